@@ -1,0 +1,42 @@
+//! The shared language of the recorder and the analyzer: "What do the words mean?"
+//!
+//! Every number that a run writes is declared here once, with its unit, kind, lifetime, the boundary where it is
+//! collected, its meaning and what to do about it. From that one declaration come the Rust structs, the JSON
+//! Schemas in `json/`, `FIELDS.md` and the analyzer's `explain`.
+//!
+//! | module | question |
+//! |---|---|
+//! | [`unit`] | in which unit is it counted? |
+//! | [`field`], [`section`] | how is a field declared? |
+//! | [`sections`] | which fields exist, table by table? |
+//! | [`report`] | what does one report contain? |
+//! | [`timeline`] | which windows did a stream pass through? |
+//! | [`journal`] | how is a partial record wrapped and named? |
+//! | [`manifest`], [`settings`], [`memory`] | what does `ddo-record` write and hand over? |
+//! | [`summary`] | what does `ddo-analyze` print for machines? |
+//! | [`catalogue`] | all field rows, looked up by JSON path |
+//! | [`generate`] | the generated files, as text |
+//!
+//! Invariants: no I/O, no unsafe code, no GPU. An unavailable value is `None` and left out of JSON; zero is a
+//! measurement. Integers are exact to 64 bits.
+
+pub mod catalogue;
+pub mod field;
+pub mod finding;
+pub mod generate;
+pub mod journal;
+pub mod manifest;
+pub mod memory;
+pub mod report;
+pub mod section;
+pub mod sections;
+pub mod settings;
+pub mod summary;
+pub mod timeline;
+pub mod unit;
+pub mod version;
+
+pub use field::{Field, Kind, Lifetime};
+pub use finding::{Finding, Severity};
+pub use report::Report;
+pub use unit::{Gib, Nullable, Seconds, Unit};

@@ -1,0 +1,53 @@
+//! The report envelope: "What does one report contain?"
+
+use crate::section;
+use crate::sections::{CompletionCollection, Configuration, ExecutionTiming, State, Vmm};
+use crate::timeline::NativeTimeline;
+use crate::unit::Unit;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Route of a report about an attached component.
+pub const ROUTE_DYNAMIC_OFFLOAD: &str = "dynamic_offload";
+
+section! {
+    /// What happened while the route ran.
+    pub struct Runtime at "runtime" {
+        state: State = Unit::Structure, Structure, Session, "snapshot",
+            "Setup work and decisions.",
+            "See its rows.";
+        vmm: Option<Vmm> = Unit::Structure, Structure, Session, "snapshot",
+            "Counters and gauges of the offload runtime; present only while a component is attached.",
+            "See its rows.";
+        completion_collection: Option<CompletionCollection> = Unit::Structure, Structure, Scope, "snapshot with collection",
+            "Present only where the snapshot was asked to collect.",
+            "See its rows.";
+        execution_timing: Option<ExecutionTiming> = Unit::Structure, Structure, Scope, "snapshot with a timer",
+            "Present only where a timer was given to the snapshot.",
+            "See its rows.";
+        native_timeline: Option<NativeTimeline> = Unit::Structure, Structure, Scope, "snapshot with a timer",
+            "Present only where the timer recorded native windows.",
+            "See its rows.";
+    }
+}
+
+section! {
+    /// A detached report: plain values, no owners.
+    pub struct Report at "" {
+        schema_version: u32 = Unit::Version, Version, Scope, "report",
+            "Version of the report envelope.",
+            "A reader refuses a newer version.";
+        route: String = Unit::Label, Label, Scope, "report",
+            "Which route produced the report.",
+            "Fields depend on it.";
+        configuration: Configuration = Unit::Structure, Structure, Session, "attach",
+            "Settings of the component.",
+            "Runs that differ here are not compared.";
+        setup: BTreeMap<String, Value> = Unit::Structure, Structure, Session, "attach",
+            "Observations of helper routes; empty for an attached component.",
+            "See the helper's own rows.";
+        runtime: Runtime = Unit::Structure, Structure, Session, "snapshot",
+            "State, counters and the scopes that were given to the snapshot.",
+            "See its rows.";
+    }
+}

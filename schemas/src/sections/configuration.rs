@@ -1,0 +1,40 @@
+//! The settings that a component was attached with.
+
+use crate::section;
+use crate::unit::Unit;
+
+section! {
+    /// Settings as requested, resolved for one component.
+    pub struct Configuration at "configuration" {
+        component: String = Unit::Label, Label, Session, "attach",
+            "Name of the component, such as `transformer`.",
+            "Reports of two components are never compared.";
+        dynamic_offload_execution_mode: String = Unit::Label, Label, Session, "attach",
+            "The executed route: `vmm_fast_runtime`.",
+            "Compare runs of one route only.";
+        driver: String = Unit::Label, Label, Session, "attach",
+            "Which driver runs the streams: `host` or `cuda`.",
+            "Times of the host driver say nothing about a GPU.";
+        weight_ceiling_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
+            "The most device memory that weights of this component may occupy, arena pages and slots together.",
+            "Raise it to keep more units resident.";
+        requested_source: String = Unit::Label, Label, Session, "attach",
+            "The source asked for: `auto`, `mapped` or `cpu`.",
+            "The effective one stands in the planner decisions.";
+        residency_mode: String = Unit::Label, Label, Session, "attach",
+            "`classic`: whole units in fixed slots.",
+            "Runs of different modes are not compared.";
+        execution_slots: u64 = Unit::Count("slots"), Limit, Session, "attach",
+            "Slots asked for; at least two.",
+            "More slots mean deeper look-ahead and fewer residents.";
+        look_ahead: bool = Unit::Flag, Flag, Session, "attach",
+            "Whether the next units are uploaded while the current one computes.",
+            "Without it every streamed unit is waited for.";
+        device_page_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
+            "Granularity of device memory; every mapping is a multiple.",
+            "Large pages waste memory on small units.";
+        link_bytes_per_second: Option<u64> = Unit::BytesPerSecond, Limit, Session, "attach",
+            "Copy rate that the host driver imitates; left out when it does not hold copies back.",
+            "This is a supplied rate, not a measured one.";
+    }
+}

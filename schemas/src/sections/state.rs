@@ -1,0 +1,71 @@
+//! What attaching did and what the planner decided.
+
+use crate::section;
+use crate::unit::{Gib, Seconds, Unit};
+use std::collections::BTreeMap;
+
+section! {
+    /// Work of one setup action.
+    pub struct SetupAction at "runtime.state.setup_runtime.*" {
+        seconds: Seconds = Unit::Seconds, Measure, Session, "attach",
+            "Host time inside this action; actions do not overlap.",
+            "The largest action is where attaching spends its time.";
+        gb: Gib = Unit::Gib, Measure, Session, "attach",
+            "Payload that the action handled, in GiB despite the suffix.",
+            "Zero where the action moves no weights.";
+    }
+}
+
+section! {
+    /// What the planner chose and why.
+    pub struct PlannerDecisions at "runtime.state.planner_decisions" {
+        vmm_backend: String = Unit::Label, Label, Session, "attach",
+            "The memory scheme: `native_model_arena`.",
+            "Nothing to do.";
+        vmm_effective_source: String = Unit::Label, Label, Session, "attach",
+            "The source that serves streamed units: `mapped` or `cpu`.",
+            "Differs from the requested one only for `auto`.";
+        vmm_resident_units: u64 = Unit::Count("units"), Limit, Session, "attach",
+            "Units that stay in the arena after their first use.",
+            "Each one saves its bytes in every step.";
+        vmm_streamed_units: u64 = Unit::Count("units"), Limit, Session, "attach",
+            "Units uploaded into a slot in every step.",
+            "With residents they make up all units.";
+        vmm_streamed_bytes_per_pass: u64 = Unit::Bytes, Limit, Session, "attach",
+            "Payload that one whole pass must upload.",
+            "Divide by the link's rate for the upload term of the floor.";
+        vmm_managed_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
+            "Payload of all units together; a ceiling in percent refers to it.",
+            "Compare with the ceiling.";
+        vmm_host_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
+            "Payload that stays on the host and is never uploaded, such as lookup tables.",
+            "It is outside the ceiling.";
+        vmm_fast_payload_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
+            "Address span of the arena's layout, alignment included.",
+            "Compare with the managed payload for the cost of alignment.";
+        vmm_look_ahead_depth: u64 = Unit::Count("units"), Limit, Session, "attach",
+            "How many streamed units may be uploaded ahead of the running one.",
+            "It is the slots minus one; zero without look-ahead.";
+        vmm_look_ahead_wraps: bool = Unit::Flag, Flag, Session, "attach",
+            "Whether look-ahead continues from the last unit to the first of the next pass.",
+            "Without wrapping, every step starts cold.";
+    }
+}
+
+section! {
+    /// State of the attached component.
+    pub struct State at "runtime.state" {
+        module_count: u64 = Unit::Count("modules"), Gauge, Session, "attach",
+            "Modules with parameters in the component's tree.",
+            "Compare with the model's own count.";
+        total_gb: Gib = Unit::Gib, Gauge, Session, "attach",
+            "Payload of all parameters, in GiB despite the suffix.",
+            "Compare with the checkpoint.";
+        setup_runtime: BTreeMap<String, SetupAction> = Unit::Structure, Structure, Session, "attach",
+            "Setup actions by name.",
+            "Look at the largest.";
+        planner_decisions: PlannerDecisions = Unit::Structure, Structure, Session, "attach",
+            "What was decided from the configuration; for diagnosis, not for control flow.",
+            "Compare requested and effective values.";
+    }
+}

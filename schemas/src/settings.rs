@@ -1,0 +1,93 @@
+//! Collection settings handed from `ddo-record` to an embedded recorder as one JSON object.
+
+use crate::section;
+use crate::unit::Unit;
+use crate::version;
+
+/// Variable that names the journal folder (absolute).
+pub const ENV_DIR: &str = "DDO_RECORD_DIR";
+/// Variable that holds [`Settings`] as JSON.
+pub const ENV_SETTINGS: &str = "DDO_RECORD_SETTINGS";
+/// Samples of a native timeline unless told otherwise.
+pub const DEFAULT_TIMELINE_CAPACITY: u64 = 4096;
+/// The most samples of a native timeline.
+pub const MAX_TIMELINE_CAPACITY: u64 = 8192;
+
+section! {
+    /// What the wrapper asks an embedded recorder to collect. A host that says off wins.
+    pub struct Settings at "settings" {
+        schema_version: u32 = Unit::Version, Version, Scope, "start",
+            "Version of the settings object.",
+            "A recorder refuses a newer version.";
+        journal: String = Unit::Label, Label, Scope, "start",
+            "`steps`: one record a step; `off`: none.",
+            "Turn it off to measure without disk writes.";
+        gpu_timing: bool = Unit::Flag, Flag, Scope, "start",
+            "Whether the host's timer records markers on the compute stream.",
+            "Needed for step times.";
+        native_timeline: bool = Unit::Flag, Flag, Scope, "start",
+            "Whether native windows are recorded; needs the timer.",
+            "Needed for the trace's stream tracks.";
+        native_timeline_capacity: u64 = Unit::Count("samples"), Limit, Scope, "start",
+            "Windows that fit, 1 to 8192.",
+            "Raise it when the timeline is truncated.";
+        component: Option<String> = Unit::Label, Label, Scope, "start",
+            "Component name asked for by the wrapper.",
+            "Used as the folder name of the records.";
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            schema_version: version::SETTINGS,
+            journal: "steps".into(),
+            gpu_timing: false,
+            native_timeline: false,
+            native_timeline_capacity: DEFAULT_TIMELINE_CAPACITY,
+            component: None,
+        }
+    }
+}
+
+/// A settings object that contradicts itself or leaves its limits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSettings {
+    /// Newer than this build.
+    #[error(transparent)]
+    TooNew(#[from] version::TooNew),
+    /// Neither `steps` nor `off`.
+    #[error("journal is {0:?}; it must be \"steps\" or \"off\"")]
+    Journal(String),
+    /// A switch without the one that it depends on.
+    #[error("native_timeline needs gpu_timing; turn both on")]
+    TimelineWithoutTiming,
+    /// Outside the limits.
+    #[error("native_timeline_capacity is {got}; it must be 1 to {limit}")]
+    Capacity {
+        /// What was asked for.
+        got: u64,
+        /// The most that is possible.
+        limit: u64,
+    },
+}
+
+impl Settings {
+    /// Checks the limits and the dependencies between switches.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(&self) -> Result<(), BadSettings> {
+        version::check("the settings object", u64::from(self.schema_version), version::SETTINGS)?;
+        if self.journal != "steps" && self.journal != "off" {
+            return Err(BadSettings::Journal(self.journal.clone()));
+        }
+        if self.native_timeline && !self.gpu_timing {
+            return Err(BadSettings::TimelineWithoutTiming);
+        }
+        if !(1..=MAX_TIMELINE_CAPACITY).contains(&self.native_timeline_capacity) {
+            return Err(BadSettings::Capacity { got: self.native_timeline_capacity, limit: MAX_TIMELINE_CAPACITY });
+        }
+        Ok(())
+    }
+}
