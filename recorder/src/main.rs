@@ -1,1 +1,26 @@
-fn main(){}
+//! The program `ddo-record`: runs a command and records it. See `ddo_recorder::wrap`.
+
+mod cli;
+
+use clap::Parser as _;
+use ddo_recorder::wrap::{self, child::EXIT_RECORDER};
+
+fn main() {
+    start_logging();
+    let code = match cli::Cli::try_parse() {
+        Ok(cli) => wrap::run(cli.into()),
+        Err(error) => {
+            // The reader of help may be gone.
+            error.print().ok();
+            if error.use_stderr() { EXIT_RECORDER } else { 0 }
+        }
+    };
+    std::process::exit(code);
+}
+
+/// Diagnostics of the recorder itself, off unless `DDO_LOG` has a filter.
+fn start_logging() {
+    let Ok(filter) = std::env::var("DDO_LOG") else { return };
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_default();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

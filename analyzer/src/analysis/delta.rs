@@ -1,0 +1,108 @@
+//! Differences between consecutive records: "What did one step add?"
+//!
+//! Uses the catalogue for the kind of each field. Invariants: only counters subtract, exactly and in their own
+//! integer type; a decrease is a reset and has no delta; a value that is missing on one side has no delta; the delta
+//! after a missing step spans a gap and says so.
+
+use crate::run::{Component, Record, Scalar};
+use ddo_schemas::field::{Field, Kind};
+use ddo_schemas::{Finding, Unit, catalogue};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The difference between two readings of a counter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delta {
+    /// Exact difference of two whole numbers.
+    Whole(u64),
+    /// Difference of two fractions.
+    Fraction(f64),
+    /// The later reading is smaller: the counter started again.
+    Reset,
+    /// One side has no number.
+    Unavailable,
+}
+
+/// Subtracts two readings of a counter.
+pub fn subtract(before: Option<&Scalar>, after: Option<&Scalar>) -> Delta {
+    match (before, after) {
+        (Some(Scalar::U64(before)), Some(Scalar::U64(after))) => after.checked_sub(*before).map_or(Delta::Reset, Delta::Whole),
+        (Some(before), Some(after)) => match (before.as_f64(), after.as_f64()) {
+            (Some(before), Some(after)) if after < before => Delta::Reset,
+            (Some(before), Some(after)) => Delta::Fraction(after - before),
+            _ => Delta::Unavailable,
+        },
+        _ => Delta::Unavailable,
+    }
+}
+
+/// The declaration of a field, by its path.
+pub fn field(path: &str) -> Option<&'static Field> {
+    catalogue::find(path).map(|row| row.field)
+}
+
+/// True for declared counters.
+pub fn is_counter(path: &str) -> bool {
+    field(path).is_some_and(|field| field.kind == Kind::Counter)
+}
+
+/// True for declared whole-number counters in bytes or things; seconds are counters, too, but not whole.
+pub fn is_seconds(path: &str) -> bool {
+    field(path).is_some_and(|field| field.unit == Unit::Seconds)
+}
+
+/// True when `after` is the record that directly follows `before`.
+pub fn consecutive(before: &Record, after: &Record) -> bool {
+    match (before.step, after.step) {
+        (None, Some(0)) => true,
+        (Some(before), Some(after)) => before.checked_add(1) == Some(after),
+        _ => false,
+    }
+}
+
+/// Paths that occur in any record of a component, in order.
+pub fn paths(component: &Component) -> Vec<Arc<str>> {
+    let all: BTreeSet<Arc<str>> = component.records.iter().flat_map(|record| record.values.keys().cloned()).collect();
+    all.into_iter().collect()
+}
+
+/// A finding for every counter that went down.
+pub fn resets(component: &Component) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for path in paths(component).into_iter().filter(|path| is_counter(path)) {
+        for pair in component.records.windows(2) {
+            if let [before, after] = pair
+                && subtract(before.values.get(&path), after.values.get(&path)) == Delta::Reset
+            {
+                let text = format!("the counter {path} went down; it started again and this step has no delta");
+                findings.push(Finding::warning("counter_reset", &after.file, text));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_neither_negative_nor_huge() {
+        let values: Vec<Scalar> = [100, 300, 50, 250].into_iter().map(Scalar::U64).collect();
+        let deltas: Vec<Delta> = values.windows(2).map(|pair| subtract(pair.first(), pair.get(1))).collect();
+        assert_eq!(deltas, [Delta::Whole(200), Delta::Reset, Delta::Whole(200)]);
+    }
+
+    #[test]
+    fn whole_numbers_are_exact_to_64_bits() {
+        let delta = subtract(Some(&Scalar::U64(9_007_199_254_740_993)), Some(&Scalar::U64(u64::MAX)));
+        assert_eq!(delta, Delta::Whole(18_437_736_874_454_810_622));
+    }
+
+    #[test]
+    fn a_missing_side_is_unavailable() {
+        assert_eq!(subtract(None, Some(&Scalar::U64(1))), Delta::Unavailable);
+        assert_eq!(subtract(Some(&Scalar::U64(1)), None), Delta::Unavailable);
+        assert_eq!(subtract(Some(&Scalar::F64(0.5)), Some(&Scalar::F64(0.75))), Delta::Fraction(0.25));
+    }
+}

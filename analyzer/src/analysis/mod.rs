@@ -1,0 +1,34 @@
+//! "What does it mean?" Pure functions over a run.
+//!
+//! Uses `run` and the catalogue. Invariants: no files; nothing is estimated in silence: a value that does not follow
+//! from the run is `None` with the reason beside it; kinds of windows are never added together.
+
+pub mod delta;
+pub mod floor;
+pub mod lookahead;
+pub mod memory;
+pub mod overlap;
+pub mod steps;
+pub mod windows;
+
+use crate::run::Run;
+use ddo_schemas::{Finding, Severity};
+
+/// All findings of a run, the gravest first: those made while reading, then those that follow from the values.
+pub fn findings(run: &Run) -> Vec<Finding> {
+    let mut all = run.findings.clone();
+    for component in &run.components {
+        all.extend(delta::resets(component));
+        all.extend(memory::above_ceiling(component));
+        for report in &component.reports {
+            all.extend(overlap::verify(report));
+        }
+    }
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    all
+}
+
+/// True when a finding is more than a note.
+pub fn is_serious(finding: &Finding) -> bool {
+    finding.severity > Severity::Note
+}

@@ -1,0 +1,197 @@
+//! The command line: "What was asked for?"
+//!
+//! Uses every room through its public face. Invariants: findings and results go to standard output, errors to
+//! standard error; a reader that goes away ends the program quietly; a subcommand's word wins over a folder of the
+//! same name (`./trace` is the folder).
+
+use crate::analysis;
+use crate::error::Error;
+use crate::ingest;
+use crate::output::perfetto::{self, TraceOptions};
+use crate::output::{self, Options, explain, summary, text};
+use crate::run::Run;
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Exit code of `--strict` when a finding is a warning or an error.
+const EXIT_DATA_QUALITY: u8 = 5;
+
+/// Turns a journal folder into a Perfetto trace, a summary for machines and one screen for people.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ddo-analyze",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+#[command(after_help = "A subcommand's word wins over a folder of that name; write ./trace for the folder.\n\
+    Exit codes: 0 fine, findings included; 2 usage, I/O or nothing usable; 5 findings, with --strict.\n\
+    DDO_LOG=debug logs to standard error.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    analyze: Analyze,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write only the Perfetto trace.
+    Trace(Analyze),
+    /// Say what a field means.
+    Explain(Explain),
+    /// Encode slices to memory and print the rate as one line of JSON.
+    #[command(hide = true)]
+    BenchEncode {
+        /// How many slices.
+        slices: u64,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Analyze {
+    /// The folder that ddo-record wrote, a bare folder of journal records, or one file of them.
+    #[arg(value_name = "DIR", required = true)]
+    input: Option<PathBuf>,
+    /// Folder for the results [default: DIR.analysis beside DIR].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace the analyzer's own files in a folder that is not empty.
+    #[arg(long)]
+    force: bool,
+    /// Exit with 5 when a finding is a warning or an error.
+    #[arg(long)]
+    strict: bool,
+    /// Add sequence, unit and bytes to every window of the trace.
+    #[arg(long)]
+    annotate: bool,
+    /// Print JSON alone.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Explain {
+    /// Full path or last part of it, such as fast_faults.
+    #[arg(value_name = "FIELD", required_unless_present = "all")]
+    field: Option<String>,
+    /// Every field.
+    #[arg(long, conflicts_with = "field")]
+    all: bool,
+    /// Print JSON alone.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the program with the given words; returns its exit code.
+pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help for a reader that went away is no failure.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    let result = match cli.command {
+        None => all(&cli.analyze, out),
+        Some(Command::Trace(arguments)) => trace(&arguments, out),
+        Some(Command::Explain(arguments)) => explain_fields(&arguments, out),
+        Some(Command::BenchEncode { slices }) => bench_encode(slices, out),
+    };
+    let result = result.and_then(|code| out.flush().map(|()| code).map_err(Error::Output));
+    match result {
+        Ok(code) => code,
+        Err(error) if error.is_closed_pipe() => 0,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "ddo-analyze: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+fn all(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
+    let Some(input) = &arguments.input else { return Ok(2) };
+    let run = ingest::load(input)?;
+    let (written, folder) = output::write_all(&run, input, &options(arguments))?;
+    if arguments.json {
+        summary::write(&written, out)?;
+    } else {
+        print(out, &text::screen(&run, Some(&folder)))?;
+    }
+    Ok(exit_code(arguments, &run))
+}
+
+fn trace(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
+    let Some(input) = &arguments.input else { return Ok(2) };
+    let run = ingest::load(input)?;
+    let (path, stats) = output::write_trace(&run, input, &options(arguments))?;
+    if arguments.json {
+        let line = serde_json::json!({
+            "trace": path.display().to_string(), "bytes": stats.bytes, "tracks": stats.tracks, "slices": stats.slices,
+            "instants": stats.instants, "counter_values": stats.counter_values, "flows": stats.flows,
+            "shift_ns": stats.shift_ns, "findings": analysis::findings(&run),
+        });
+        print(out, &format!("{line}\n"))?;
+    } else {
+        let findings = analysis::findings(&run);
+        for finding in findings.iter().filter(|finding| analysis::is_serious(finding)).take(crate::limits::MAX_PRINTED_FINDINGS) {
+            print(out, &format!("{}\n", crate::text::shorten_to(&finding.to_string(), 2 * crate::limits::TEXT_COLUMNS)))?;
+        }
+        let counts = format!(
+            "{} slices, {} instants, {} counter values, {} arrows on {} tracks, {} bytes",
+            stats.slices, stats.instants, stats.counter_values, stats.flows, stats.tracks, stats.bytes
+        );
+        print(out, &format!("{}\n{counts}\nopen it in https://ui.perfetto.dev\n", path.display()))?;
+    }
+    Ok(exit_code(arguments, &run))
+}
+
+fn options(arguments: &Analyze) -> Options {
+    let trace = TraceOptions { annotate: arguments.annotate };
+    Options { out: arguments.out.clone(), force: arguments.force, trace }
+}
+
+fn exit_code(arguments: &Analyze, run: &Run) -> u8 {
+    let serious = arguments.strict && analysis::findings(run).iter().any(analysis::is_serious);
+    if serious { EXIT_DATA_QUALITY } else { 0 }
+}
+
+fn explain_fields(arguments: &Explain, out: &mut dyn Write) -> Result<u8, Error> {
+    let rows = match &arguments.field {
+        Some(field) => explain::look_up(field)?,
+        None => explain::all(),
+    };
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&explain::json(&rows));
+        let json = json.map_err(|source| Error::Json { what: "the catalogue", source })?;
+        print(out, &format!("{json}\n"))?;
+    } else if arguments.all {
+        print(out, &explain::all_text())?;
+    } else {
+        print(out, &explain::text(&rows))?;
+    }
+    Ok(0)
+}
+
+fn bench_encode(slices: u64, out: &mut dyn Write) -> Result<u8, Error> {
+    let start = Instant::now();
+    let bytes = perfetto::encode_slices(slices);
+    let seconds = start.elapsed().as_secs_f64();
+    let per = |count: u64, of: f64| if of > 0.0 { Some(count as f64 / of) } else { None };
+    let events = slices.saturating_mul(2);
+    let line = serde_json::json!({
+        "slices": slices, "events": events, "bytes": bytes, "seconds": seconds,
+        "events_per_second": per(events, seconds), "bytes_per_slice": per(bytes, slices as f64),
+    });
+    print(out, &format!("{line}\n"))?;
+    Ok(0)
+}
+
+fn print(out: &mut dyn Write, text: &str) -> Result<(), Error> {
+    out.write_all(text.as_bytes()).map_err(Error::Output)
+}

@@ -1,0 +1,108 @@
+//! Errors of the analyzer: "Why can nothing be shown?"
+//!
+//! Only what makes a whole command impossible is an error; what is wrong with one file is a finding. May use
+//! nothing of this crate. Invariant: every I/O error carries the path.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a command could not be carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or folder could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file or folder could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// An output without a path, such as a stream in memory, failed.
+    #[error("cannot write the output: {0}")]
+    Output(#[source] io::Error),
+    /// Nothing in the input is a record, a report, a manifest or a memory sample.
+    #[error("nothing usable in {}: {reason}", path.display())]
+    NothingUsable {
+        /// The input.
+        path: PathBuf,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The output folder already holds something.
+    #[error("{} exists and is not empty; choose another --out, or --force to replace the analyzer's own files in it", path.display())]
+    OutputExists {
+        /// The output folder.
+        path: PathBuf,
+    },
+    /// The output would land inside the evidence.
+    #[error("{} lies inside the input {}; the analyzer never writes there", path.display(), input.display())]
+    OutputInsideInput {
+        /// The output folder.
+        path: PathBuf,
+        /// The input.
+        input: PathBuf,
+    },
+    /// The input has no name to derive the output's name from.
+    #[error("cannot derive an output folder from {}; give one with --out", path.display())]
+    NoOutputName {
+        /// The input.
+        path: PathBuf,
+    },
+    /// A field name that the catalogue does not have.
+    #[error("no field is called {name:?}{}", suggestions(closest))]
+    UnknownField {
+        /// The name that was asked for.
+        name: String,
+        /// Fields with a similar name, nearest first.
+        closest: Vec<String>,
+    },
+    /// A value that should be representable as JSON was not.
+    #[error("cannot write {what} as JSON: {source}")]
+    Json {
+        /// Which document.
+        what: &'static str,
+        /// What the serialiser said.
+        source: serde_json::Error,
+    },
+}
+
+fn suggestions(closest: &[String]) -> String {
+    if closest.is_empty() {
+        return "; `ddo-analyze explain --all` lists them".into();
+    }
+    format!("; did you mean {}?", closest.join(", "))
+}
+
+impl Error {
+    /// A read error with its path.
+    pub fn read(path: &Path, source: io::Error) -> Error {
+        Error::Read { path: path.into(), source }
+    }
+
+    /// A write error with its path.
+    pub fn write(path: &Path, source: io::Error) -> Error {
+        Error::Write { path: path.into(), source }
+    }
+
+    /// The exit code that a program reports for this error.
+    pub fn exit_code(&self) -> u8 {
+        2
+    }
+
+    /// True when the reader of our output went away, which is no failure.
+    pub fn is_closed_pipe(&self) -> bool {
+        match self {
+            Error::Output(source) | Error::Write { source, .. } => source.kind() == io::ErrorKind::BrokenPipe,
+            _ => false,
+        }
+    }
+}

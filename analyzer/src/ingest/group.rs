@@ -1,0 +1,133 @@
+//! Records and reports by component: "What belongs together?"
+//!
+//! Uses `run`. Invariants: records are ordered by step number, never by name; a hole in the numbers is a finding and
+//! nothing is put into it; component names are unique inside a run.
+
+use super::notes::Notes;
+use super::record::LoadedRecord;
+use crate::run::{Component, LoadedReport, Record};
+use ddo_schemas::Finding;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Records of one folder.
+#[derive(Default)]
+struct Journal {
+    records: BTreeMap<Option<u64>, Record>,
+    component: Option<String>,
+    configuration: Value,
+    state: Value,
+}
+
+/// Everything that was read, before it is put in order.
+#[derive(Default)]
+pub(super) struct Groups {
+    journals: BTreeMap<String, Journal>,
+    reports: Vec<LoadedReport>,
+}
+
+impl Groups {
+    /// Adds a record of the journal in `folder`.
+    pub(super) fn add_record(&mut self, folder: &str, loaded: LoadedRecord, notes: &mut Notes) {
+        let journal = self.journals.entry(folder.to_string()).or_default();
+        if journal.component.is_none() {
+            journal.component = loaded.component;
+        }
+        if journal.records.is_empty() {
+            (journal.configuration, journal.state) = (loaded.configuration, loaded.state);
+        }
+        match journal.records.get(&loaded.record.step) {
+            Some(first) => {
+                let text = format!("is about the same step as {}, which counts", first.file);
+                notes.add(Finding::warning("duplicate_step", loaded.record.file, text));
+            }
+            None => {
+                journal.records.insert(loaded.record.step, loaded.record);
+            }
+        }
+    }
+
+    /// Adds a report.
+    pub(super) fn add_report(&mut self, report: LoadedReport) {
+        self.reports.push(report);
+    }
+
+    /// Puts everything in order.
+    pub(super) fn finish(self, notes: &mut Notes) -> Vec<Component> {
+        let mut components: Vec<(Option<String>, Component)> = Vec::new();
+        let mut taken = BTreeSet::new();
+        for (folder, journal) in self.journals {
+            let records: Vec<Record> = journal.records.into_values().collect();
+            judge(&folder, &records, notes);
+            let wanted = folder_name(&folder).or_else(|| journal.component.clone()).unwrap_or_else(|| "component".into());
+            let name = unique(wanted, &mut taken);
+            let (configuration, state) = (journal.configuration, journal.state);
+            let component = Component { name, records, reports: Vec::new(), configuration, state };
+            components.push((journal.component, component));
+        }
+        for report in self.reports {
+            let stated = report.configuration.get("component").and_then(Value::as_str).map(str::to_string);
+            let home = match &stated {
+                Some(stated) => components.iter().position(|(own, item)| own.as_ref() == Some(stated) || item.name == *stated),
+                None if components.is_empty() => None,
+                None => Some(0),
+            };
+            let home = match home.or_else(|| (components.len() == 1 && is_helper(&report)).then_some(0)) {
+                Some(home) => home,
+                None => {
+                    let name = unique(stated.clone().unwrap_or_else(|| "component".into()), &mut taken);
+                    components.push((stated, Component { name, ..Component::default() }));
+                    components.len() - 1
+                }
+            };
+            if let Some((_, component)) = components.get_mut(home) {
+                component.reports.push(report);
+            }
+        }
+        components.into_iter().map(|(_, component)| component).collect()
+    }
+}
+
+/// Reports of helper routes have no counters of their own.
+fn is_helper(report: &LoadedReport) -> bool {
+    report.values.is_empty()
+}
+
+/// A component's folder, unless it is the journal's own.
+fn folder_name(folder: &str) -> Option<String> {
+    let last = folder.rsplit('/').next().unwrap_or(folder);
+    (!last.is_empty() && !last.ends_with("snapshots")).then(|| last.to_string())
+}
+
+fn unique(wanted: String, taken: &mut BTreeSet<String>) -> String {
+    let mut name = wanted.clone();
+    let mut number = 2;
+    while !taken.insert(name.clone()) {
+        name = format!("{wanted} ({number})");
+        number += 1;
+    }
+    name
+}
+
+/// Holes in the numbers and host time that runs backwards.
+fn judge(folder: &str, records: &[Record], notes: &mut Notes) {
+    let place = if folder.is_empty() { "." } else { folder };
+    let mut expected = 0_u64;
+    for step in records.iter().filter_map(|record| record.step) {
+        if step > expected {
+            let last = step - 1;
+            let which = if last == expected { format!("step {last} is") } else { format!("steps {expected}..{last} are") };
+            notes.add(Finding::warning("journal_step_missing", place, format!("{which} missing; nothing is assumed about them")));
+        }
+        expected = step.saturating_add(1);
+    }
+    for pair in records.windows(2) {
+        if let [before, after] = pair
+            && let (Some(earlier), Some(later)) = (before.host_elapsed_ns, after.host_elapsed_ns)
+            && later < earlier
+        {
+            let text = format!("was taken before {} by its host time, though its step is later", before.file);
+            notes.add(Finding::error("host_elapsed_decreases", &after.file, text));
+        }
+    }
+}

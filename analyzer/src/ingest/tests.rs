@@ -1,0 +1,181 @@
+//! Folders on disk, good and broken.
+
+use super::*;
+use crate::run::Scalar;
+use ddo_schemas::Severity;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+/// A folder that is removed again.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ddo-ingest-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> &Folder {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().expect("inside the folder")).expect("folders");
+        fs::write(path, contents).expect("a file");
+        self
+    }
+
+    fn load(&self) -> Run {
+        load(&self.0).expect("something is usable")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn record(step: Option<u64>, elapsed: f64, values: Value) -> Value {
+    json!({"schema_version": 1, "observation": "partial_host_step_boundary", "step_index": step,
+        "host_elapsed_seconds": elapsed, "gpu_completion_proven": false, "completion_collection_requested": false,
+        "metrics": {"schema_version": 1, "runtime": {"vmm": values}}})
+}
+
+fn codes(run: &Run) -> Vec<&str> {
+    run.findings.iter().filter(|finding| finding.severity > Severity::Note).map(|finding| finding.code.as_str()).collect()
+}
+
+fn text<'a>(run: &'a Run, code: &str) -> &'a str {
+    let found = run.findings.iter().find(|finding| finding.code == code);
+    &found.unwrap_or_else(|| panic!("{code} in {:?}", run.findings)).text
+}
+
+#[test]
+fn a_torn_publication_costs_only_itself() {
+    let folder = Folder::new("torn");
+    for (name, step) in [("before_denoise.json", None), ("step_0000.json", Some(0)), ("step_0001.json", Some(1))] {
+        folder.file(name, record(step, step.map_or(0.0, |step| step as f64 + 1.0), json!({"fast_uploads": 1})).to_string());
+    }
+    folder.file("step_0002.json.tmp", "{\"schema_version\":1,\"observation\":\"partial_ho").file("step_0003.json", "");
+    let run = folder.load();
+    let steps: Vec<Option<u64>> = run.components[0].records.iter().map(|record| record.step).collect();
+    assert_eq!(steps, [None, Some(0), Some(1)], "step 2 is not invented");
+    assert_eq!(codes(&run), ["empty_file", "unpublished_temporary"]);
+}
+
+#[test]
+fn integers_stay_exact_to_64_bits() {
+    let folder = Folder::new("big");
+    folder.file("before_denoise.json", record(None, 0.0, json!({"copied_bytes": 9_007_199_254_740_993_u64})).to_string());
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({"copied_bytes": u64::MAX})).to_string());
+    let run = folder.load();
+    let values: Vec<&Scalar> =
+        run.components[0].records.iter().map(|record| &record.values["runtime.vmm.copied_bytes"]).collect();
+    assert_eq!(values, [&Scalar::U64(9_007_199_254_740_993), &Scalar::U64(u64::MAX)]);
+    assert_eq!(
+        crate::analysis::delta::subtract(Some(values[0]), Some(values[1])),
+        crate::analysis::delta::Delta::Whole(18_437_736_874_454_810_622)
+    );
+}
+
+#[test]
+fn a_decrease_is_one_reset_finding() {
+    let folder = Folder::new("reset");
+    for (at, value) in [100, 300, 50, 250].into_iter().enumerate() {
+        let step = at.checked_sub(1).map(|step| step as u64);
+        let name = step.map_or("before_denoise.json".to_string(), |step| format!("step_{step:04}.json"));
+        folder.file(&name, record(step, at as f64, json!({"copied_bytes": value})).to_string());
+    }
+    let found = crate::analysis::findings(&folder.load());
+    let resets: Vec<&str> = found.iter().filter(|f| f.code == "counter_reset").map(|f| f.place.as_str()).collect();
+    assert_eq!(resets, ["step_0001.json"]);
+}
+
+#[test]
+fn broken_files_are_named_with_their_bytes() {
+    let folder = Folder::new("broken");
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({})).to_string());
+    folder.file("nul.json", [0_u8; 64]).file("cut.json", "{\n \"a\": 1,\n \"b\": [1, 2");
+    folder.file("nan.json", "{\"a\": NaN}").file("deep.json", "[".repeat(100_000)).file("huge.json", "{\"a\": 1e999}");
+    folder.file("latin.json", b"{\"a\": \"\xff\"}").file("words.txt", "not looked into");
+    let run = folder.load();
+    assert_eq!(text(&run, "torn_json"), "ends in the middle at byte 22 (line 3, column 11): EOF while parsing a list");
+    assert!(text(&run, "nul_filled_file").contains("64 NUL bytes"));
+    assert!(text(&run, "json_too_deep").contains("nested too deeply"));
+    let non_finite = run.findings.iter().filter(|finding| finding.code == "non_finite_number").count();
+    assert_eq!(non_finite, 2, "{:?}", run.findings);
+    assert_eq!(text(&run, "other_files"), "1 other file(s) were not looked into");
+}
+
+#[test]
+fn labels_numbers_and_versions_are_checked() {
+    let folder = Folder::new("labels");
+    let mut wrong = record(Some(7), 1.0, json!({}));
+    wrong["observation"] = json!("final_result");
+    wrong["gpu_completion_proven"] = json!(true);
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({})).to_string()).file("step_0005.json", wrong.to_string());
+    let mut newer = record(Some(8), 2.0, json!({}));
+    newer["schema_version"] = json!(2);
+    folder.file("step_0008.json", newer.to_string());
+    let run = folder.load();
+    assert_eq!(run.components[0].records.len(), 2);
+    assert!(text(&run, "schema_version_unknown").contains("has schema version 2; this reader knows versions up to 1"));
+    assert!(text(&run, "step_index_mismatch").contains("step 5"));
+    assert_eq!(text(&run, "journal_step_missing"), "steps 1..6 are missing; nothing is assumed about them");
+    for code in ["wrong_observation_label", "wrapper_label_not_fixed"] {
+        text(&run, code);
+    }
+}
+
+#[test]
+fn steps_are_ordered_by_number_not_by_name() {
+    let folder = Folder::new("order");
+    for step in [9_999_u64, 10_000, 10_001] {
+        folder
+            .file(&format!("snapshots/transformer/step_{step:04}.json"), record(Some(step), step as f64, json!({})).to_string());
+    }
+    let run = folder.load();
+    let steps: Vec<Option<u64>> = run.components[0].records.iter().map(|record| record.step).collect();
+    assert_eq!(steps, [Some(9_999), Some(10_000), Some(10_001)]);
+    assert_eq!(run.components[0].name, "transformer");
+}
+
+#[test]
+fn memory_lines_and_the_missing_seal() {
+    let folder = Folder::new("memory");
+    let line = json!({"schema_version": 1, "elapsed_seconds": 0.1, "rss_bytes": 7, "query_seconds": 0.001});
+    folder.file("memory.ndjson", format!("{line}\n{line}\n{{\"schema_ver"));
+    folder.file("manifest.json", json!({"schema_version": 1, "tool": "t", "command": ["true"], "environment": {}, "labels": {},
+        "settings": {"schema_version": 1, "journal": "steps", "gpu_timing": false, "native_timeline": false, "native_timeline_capacity": 1},
+        "settings_origin": {}, "memory_monitor": "rss", "memory_interval_seconds": 0.1,
+        "clocks": {"monotonic_seconds": 5.0, "wall_utc": "x"}, "machine": {}}).to_string());
+    let run = folder.load();
+    assert_eq!(run.memory.len(), 2);
+    assert!(run.manifest.is_some());
+    assert_eq!(codes(&run), ["memory_last_line_cut", "not_sealed"]);
+}
+
+#[test]
+fn nothing_usable_is_an_error_with_the_reason() {
+    let folder = Folder::new("nothing");
+    folder.file("step_0000.json", "");
+    let error = load(&folder.0).expect_err("nothing is usable");
+    assert!(error.to_string().contains("is empty"), "{error}");
+    assert_eq!(error.exit_code(), 2);
+    assert!(load(&folder.0.join("absent")).is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_reported_and_odd_names_are_read() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new("links");
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({})).to_string());
+    std::os::unix::fs::symlink("/etc", folder.0.join("outside")).expect("a link");
+    let odd = folder.0.join(std::ffi::OsStr::from_bytes(b"odd-\xff.json"));
+    fs::write(odd, record(Some(1), 2.0, json!({})).to_string()).expect("a file with an odd name");
+    let run = folder.load();
+    assert_eq!(run.components[0].records.len(), 2);
+    assert_eq!(codes(&run), ["link_not_followed"]);
+}

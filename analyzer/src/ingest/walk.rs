@@ -1,0 +1,95 @@
+//! The files of an input: "Which files are there?"
+//!
+//! Uses `limits`. Invariants: bounded depth and count; links are reported and not followed; the order is that of the
+//! names' bytes, so that the same input gives the same output.
+
+use super::notes::Notes;
+use crate::error::Error;
+use crate::limits::{MAX_DEPTH, MAX_FILES};
+use ddo_schemas::Finding;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One regular file.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// Path relative to the input with `/`, as people see it.
+    pub(super) shown: String,
+    /// Size in bytes when it was listed.
+    pub(super) bytes: u64,
+}
+
+impl Entry {
+    /// File name as people see it.
+    pub(super) fn name(&self) -> &str {
+        self.shown.rsplit('/').next().unwrap_or(&self.shown)
+    }
+
+    /// Folder relative to the input; empty for the input itself.
+    pub(super) fn folder(&self) -> &str {
+        self.shown.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+
+    /// What follows the last dot.
+    pub(super) fn extension(&self) -> Option<&str> {
+        self.name().rsplit_once('.').map(|(_, extension)| extension)
+    }
+
+    /// True for what a writer leaves behind when it stops before publishing.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.extension() == Some("tmp")
+    }
+}
+
+/// Lists the regular files of a folder, or the one file that was given.
+pub(super) fn files(root: &Path, notes: &mut Notes) -> Result<Vec<Entry>, Error> {
+    let about = fs::metadata(root).map_err(|source| Error::read(root, source))?;
+    if !about.is_dir() {
+        let shown = root.file_name().map_or_else(|| "input".into(), |name| name.to_string_lossy().into_owned());
+        return Ok(vec![Entry { path: root.into(), shown, bytes: about.len() }]);
+    }
+    let mut found = Vec::new();
+    let mut pending = vec![(root.to_path_buf(), String::new(), 0_usize)];
+    while let Some((folder, shown, depth)) = pending.pop() {
+        let listing = match fs::read_dir(&folder) {
+            Ok(listing) => listing,
+            Err(source) if depth == 0 => return Err(Error::read(&folder, source)),
+            Err(source) => {
+                notes.add(Finding::error("unreadable_folder", shown, format!("cannot be listed: {source}")));
+                continue;
+            }
+        };
+        let mut names: Vec<_> = listing.filter_map(Result::ok).map(|item| item.file_name()).collect();
+        names.sort();
+        for name in names {
+            let path = folder.join(&name);
+            let name = name.to_string_lossy();
+            let shown = if shown.is_empty() { name.into_owned() } else { format!("{shown}/{name}") };
+            if found.len() >= MAX_FILES {
+                notes.add(Finding::error("too_many_files", shown, format!("only the first {MAX_FILES} files were read")));
+                return Ok(sorted(found));
+            }
+            match fs::symlink_metadata(&path) {
+                Err(source) => notes.add(Finding::error("unreadable_file", shown, format!("cannot be looked at: {source}"))),
+                Ok(about) if about.is_symlink() => {
+                    notes.add(Finding::warning("link_not_followed", shown, "is a symbolic link; links are not followed"));
+                }
+                Ok(about) if about.is_dir() && depth + 1 < MAX_DEPTH => pending.push((path, shown, depth + 1)),
+                Ok(about) if about.is_dir() => {
+                    let text = format!("lies deeper than {MAX_DEPTH} folders and was not searched");
+                    notes.add(Finding::warning("too_deep", shown, text));
+                }
+                Ok(about) if about.is_file() => found.push(Entry { path, shown, bytes: about.len() }),
+                Ok(_) => notes.add(Finding::note("not_a_file", shown, "is neither file nor folder")),
+            }
+        }
+    }
+    Ok(sorted(found))
+}
+
+fn sorted(mut found: Vec<Entry>) -> Vec<Entry> {
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}

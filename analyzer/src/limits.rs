@@ -1,0 +1,40 @@
+//! Every bound of the analyzer, with its unit and its reason: "How much is too much?"
+
+/// Largest JSON file that is read, in bytes. A report of this product has less than a megabyte.
+pub const MAX_JSON_BYTES: u64 = 256 << 20;
+
+/// Most files that one input may hold; a journal of 200,000 steps is not a journal any more.
+pub const MAX_FILES: usize = 200_000;
+
+/// How many folders deep an input is searched: `snapshots/COMPONENT/` needs two.
+pub const MAX_DEPTH: usize = 4;
+
+/// Longest line of `memory.ndjson`, in bytes; real ones have a few hundred.
+pub const MAX_LINE_BYTES: u64 = 64 << 10;
+
+/// Most memory samples kept; at ten a second this is more than a day.
+pub const MAX_MEMORY_SAMPLES: usize = 1_000_000;
+
+/// Longest text of an input that is repeated to people or copied into a trace, in characters.
+pub const MAX_SHOWN_CHARS: usize = 160;
+
+/// Most findings printed on the terminal; `summary.json` has all.
+pub const MAX_PRINTED_FINDINGS: usize = 6;
+
+/// Most findings kept of one code; the rest are counted in one line.
+pub const MAX_FINDINGS_PER_CODE: usize = 50;
+
+/// Bytes of a file that are looked at to recognise an operator trace before parsing it.
+pub const PEEK_BYTES: usize = 4096;
+
+/// Accepted difference between a recorded and a recomputed summary, absolute and relative.
+pub const SUMMARY_TOLERANCE: f64 = 1e-12;
+
+/// Columns of the terminal summary.
+pub const TEXT_COLUMNS: usize = 100;
+
+/// Units listed as the slowest.
+pub const SLOWEST_UNITS: usize = 5;
+
+/// Names suggested for an unknown field.
+pub const SUGGESTIONS: usize = 3;

@@ -1,0 +1,141 @@
+//! "What happened?" Plain values of one run, free of files and of judgement.
+//!
+//! Uses the shared words of `ddo_schemas` only. Invariants: integers are exact to 64 bits; what was not recorded is
+//! `None` or not in the map, never zero; times are integer nanoseconds on the clock that their field names; two
+//! clocks are never merged here.
+
+mod scalar;
+mod timeline;
+
+pub use scalar::{Scalar, Values};
+pub use timeline::{Timeline, Window, WindowState, nanoseconds};
+
+use ddo_schemas::Finding;
+use ddo_schemas::manifest::{Manifest, ManifestEnd};
+use ddo_schemas::memory::MemorySample;
+use ddo_schemas::sections::ExecutionTiming;
+use ddo_schemas::timeline::NativeTimeline;
+use serde_json::Value;
+
+/// Everything that was found about one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// Name of the folder or file, without its parents.
+    pub name: String,
+    /// Who ran what; `None` without a manifest.
+    pub manifest: Option<Manifest>,
+    /// How it ended; `None` when the recorder did not finish or never took part.
+    pub seal: Option<ManifestEnd>,
+    /// Components, in the order of their folders.
+    pub components: Vec<Component>,
+    /// Samples of the memory monitor, in file order.
+    pub memory: Vec<MemorySample>,
+    /// What was noticed while reading.
+    pub findings: Vec<Finding>,
+}
+
+/// One attached component.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Component {
+    /// Its name; unique inside the run.
+    pub name: String,
+    /// Journal records: the one before the first step, then by step number.
+    pub records: Vec<Record>,
+    /// Detached reports, by file name.
+    pub reports: Vec<LoadedReport>,
+    /// `configuration` of the first record, for runs that ended before a report; null without records.
+    pub configuration: Value,
+    /// `runtime.state` of the first record.
+    pub state: Value,
+}
+
+impl Component {
+    /// An unsigned integer of the configuration, from the last report that has it, else from the journal.
+    pub fn configured(&self, key: &str) -> Option<u64> {
+        let reported = self.reports.iter().rev().find_map(|report| report.configured(key));
+        reported.or_else(|| self.configuration.get(key).and_then(Value::as_u64))
+    }
+
+    /// An unsigned integer of the planner's decisions, from the last report that has it, else from the journal.
+    pub fn decided(&self, key: &str) -> Option<u64> {
+        let reported = self.reports.iter().rev().find_map(|report| report.decided(key));
+        reported.or_else(|| decision(&self.state, key))
+    }
+}
+
+fn decision(state: &Value, key: &str) -> Option<u64> {
+    state.get("planner_decisions").and_then(|decisions| decisions.get(key)).and_then(Value::as_u64)
+}
+
+/// One journal record, reduced to its leaves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// The file, relative to the input.
+    pub file: String,
+    /// The step after whose submission it was taken; `None` for the record before the first step.
+    pub step: Option<u64>,
+    /// Host time since the journal was opened, in nanoseconds.
+    pub host_elapsed_ns: Option<i64>,
+    /// Leaves under `runtime.vmm`, by full path.
+    pub values: Values,
+}
+
+/// One report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadedReport {
+    /// The file, relative to the input.
+    pub file: String,
+    /// The route that produced it.
+    pub route: Option<String>,
+    /// `configuration`, as recorded.
+    pub configuration: Value,
+    /// `runtime.state`, as recorded.
+    pub state: Value,
+    /// Leaves under `runtime.vmm`, by full path.
+    pub values: Values,
+    /// `runtime.execution_timing`.
+    pub timing: Option<ExecutionTiming>,
+    /// `runtime.native_timeline`.
+    pub timeline: Option<Timeline>,
+}
+
+impl LoadedReport {
+    /// An unsigned integer of the configuration.
+    pub fn configured(&self, key: &str) -> Option<u64> {
+        self.configuration.get(key).and_then(Value::as_u64)
+    }
+
+    /// An unsigned integer of the planner's decisions.
+    pub fn decided(&self, key: &str) -> Option<u64> {
+        decision(&self.state, key)
+    }
+
+    /// File name without its folders and `.json`.
+    pub fn short_name(&self) -> &str {
+        let name = self.file.rsplit('/').next().unwrap_or(&self.file);
+        name.strip_suffix(".json").unwrap_or(name)
+    }
+}
+
+impl Run {
+    /// A run that consists of one timeline.
+    pub fn from_timeline(name: impl Into<String>, timeline: NativeTimeline) -> Run {
+        let report =
+            LoadedReport { file: "timeline.json".into(), timeline: Some(Timeline::new(timeline)), ..LoadedReport::default() };
+        let component = Component { name: "component".into(), reports: vec![report], ..Component::default() };
+        Run { name: name.into(), components: vec![component], ..Run::default() }
+    }
+
+    /// The report that speaks for a component: `final.json` where it has one, else the last that was timed, else
+    /// the last.
+    pub fn leading_report(component: &Component) -> Option<&LoadedReport> {
+        let reports = &component.reports;
+        let timed = |report: &&LoadedReport| report.timing.is_some() || report.timeline.is_some();
+        reports
+            .iter()
+            .find(|report| report.short_name() == "final")
+            .or_else(|| reports.iter().rev().find(timed))
+            .or_else(|| reports.iter().rev().find(|report| !report.values.is_empty()))
+            .or_else(|| reports.last())
+    }
+}

@@ -1,0 +1,122 @@
+//! "What does the command line say?" The options of `ddo-record`.
+//!
+//! May use: clap and the wrapper's request. Invariant: words are only carried over here; the wrapper checks them.
+
+use clap::Parser;
+use ddo_recorder::wrap::Request;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  ddo-record -- python train.py --steps 10
+      record a run into a new folder ddo-journal-<UTC time>
+  ddo-record -o runs/a --label gpu=h200 --gpu-timing --native-timeline -- ./host model.safetensors
+      ask an embedded recorder for step times and stream windows; label the run for comparisons
+  ddo-record --memory-monitor off --redact \"$TOKEN\" --strict-recording -- ./host --token \"$TOKEN\"
+      no memory samples, no secret in the journal, exit code 125 when the recording has a problem
+
+Exit code: the command's own; 128+N when signal N ended it; 127 not found; 126 not executable;
+125 when the recorder failed before the start.";
+
+/// Runs a command and records it: what ran, how it ended, its memory, and what an embedded recorder reports.
+#[derive(Debug, Parser)]
+#[command(name = "ddo-record", version, after_help = EXAMPLES, override_usage = "ddo-record [OPTIONS] -- COMMAND [ARGS...]")]
+pub(crate) struct Cli {
+    /// Journal folder; must not exist or must be empty [default: ddo-journal-<UTC time>]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Memory monitor: `rss` samples the resident memory of the command's process, `off` does not [default: rss]
+    #[arg(long, value_name = "rss|off")]
+    memory_monitor: Option<String>,
+
+    /// Pause after one memory query before the next, 10ms to 60s [default: 100ms]
+    #[arg(long, value_name = "DURATION")]
+    interval: Option<String>,
+
+    /// Records of an embedded recorder: `steps` is one a step [default: steps]
+    #[arg(long, value_name = "steps|off")]
+    journal: Option<String>,
+
+    /// Ask an embedded recorder for markers on the compute stream
+    #[arg(long)]
+    gpu_timing: bool,
+
+    /// Ask an embedded recorder for native windows, CAPACITY 1 to 8192; needs --gpu-timing [default capacity: 4096]
+    #[arg(long, value_name = "CAPACITY", num_args = 0..=1, require_equals = true)]
+    native_timeline: Option<Option<u64>>,
+
+    /// Component name, 1 to 64 of A-Z a-z 0-9 . _ -
+    #[arg(long, value_name = "NAME")]
+    component: Option<String>,
+
+    /// Label of the run; repeatable
+    #[arg(long = "label", value_name = "K=V")]
+    labels: Vec<String>,
+
+    /// A recording problem after a good command gives exit code 125
+    #[arg(long)]
+    strict_recording: bool,
+
+    /// Keep the command line out of the manifest
+    #[arg(long)]
+    no_command_line: bool,
+
+    /// Replace this text by *** in recorded words, label values, folder names and variables; repeatable
+    #[arg(long, value_name = "TEXT")]
+    redact: Vec<OsString>,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl From<Cli> for Request {
+    fn from(cli: Cli) -> Request {
+        Request {
+            out: cli.out,
+            memory_monitor: cli.memory_monitor,
+            interval: cli.interval,
+            journal: cli.journal,
+            gpu_timing: cli.gpu_timing,
+            native_timeline: cli.native_timeline,
+            component: cli.component,
+            labels: cli.labels,
+            strict: cli.strict_recording,
+            no_command_line: cli.no_command_line,
+            redact: cli.redact,
+            command: cli.command,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn request(words: &[&str]) -> Result<Request, clap::Error> {
+        Cli::try_parse_from(std::iter::once("ddo-record").chain(words.iter().copied())).map(Request::from)
+    }
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_capacity_is_attached_and_the_command_follows_two_dashes() {
+        let timeline = |words: &[&str]| request(words).expect("valid").native_timeline;
+        assert_eq!(timeline(&["--", "x"]), None);
+        assert_eq!(timeline(&["--native-timeline", "--", "x"]), Some(None));
+        assert_eq!(timeline(&["--native-timeline=5", "--", "x"]), Some(Some(5)));
+        for words in
+            [&["--native-timeline", "5", "--", "x"][..], &["--native-timeline=true", "--", "x"], &["x"], &["--"], &[]]
+        {
+            assert!(request(words).is_err(), "{words:?}");
+        }
+        let command = request(&["--", "x", "--out", "y"]).expect("valid").command;
+        assert_eq!(command, ["x", "--out", "y"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! The host driver: device memory from a memory file, streams as threads. The embedded default and the test bed.
+//!
+//! May use: `meter`, `limits`. Invariants: device memory is really mapped and unmapped at page granularity, so
+//! touching an unmapped page is a fault, not a wrong number; streams run in order; a copy takes at least the time
+//! that the configured link rate gives it.
+//!
+//! | file | question |
+//! |---|---|
+//! | `machine` | what may run next? (pure; an executor drives it) |
+//! | `threaded` | who runs it? one worker thread a stream, real time |
+//! | `memory` | where is device memory? |
+
+mod machine;
+mod memory;
+mod threaded;
+
+use super::{
+    DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostBytes, HostContext,
+    Launch, MemoryInfo, PhysicalId, Priority, StreamId,
+};
+use crate::limits::{HOST_DEVICE_BYTES, HOST_PAGE_BYTES, SPARE_MAPPINGS};
+use machine::Op;
+use memory::HostMemory;
+use std::sync::Arc;
+use std::time::Duration;
+use threaded::Executor;
+
+/// Settings of the host driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Granularity of device memory, in bytes: a power of two and a multiple of the system's page size.
+    pub page_bytes: u64,
+    /// Device memory, in bytes.
+    pub device_bytes: u64,
+    /// Copy rate to imitate, in bytes per second; `None` copies as fast as the machine does.
+    pub link_bytes_per_second: Option<u64>,
+    /// Latency added to every copy.
+    pub link_latency: Duration,
+    /// Most mappings to hold; `None` takes the kernel's limit less a reserve.
+    pub mapping_limit: Option<u64>,
+}
+
+impl Default for HostOptions {
+    fn default() -> HostOptions {
+        HostOptions {
+            page_bytes: HOST_PAGE_BYTES,
+            device_bytes: HOST_DEVICE_BYTES,
+            link_bytes_per_second: None,
+            link_latency: Duration::ZERO,
+            mapping_limit: None,
+        }
+    }
+}
+
+/// The host driver.
+#[derive(Debug)]
+pub struct HostDriver {
+    options: HostOptions,
+    memory: Arc<HostMemory>,
+    executor: Executor,
+}
+
+impl HostDriver {
+    /// Starts a host driver.
+    ///
+    /// # Errors
+    /// A page size that is no power of two or no multiple of the system's, a link rate of zero, or no memory file.
+    pub fn new(options: HostOptions) -> DriverResult<Arc<HostDriver>> {
+        let invalid = |detail: String| DriverError::new("host_open", DriverErrorKind::InvalidValue, detail);
+        let system_page = rustix::param::page_size() as u64;
+        if !options.page_bytes.is_power_of_two() || !options.page_bytes.is_multiple_of(system_page) {
+            let page = options.page_bytes;
+            return Err(invalid(format!("page_bytes is {page}; it must be a power of two and a multiple of {system_page}")));
+        }
+        if options.link_bytes_per_second == Some(0) {
+            return Err(invalid("link_bytes_per_second is 0; leave it out for an unlimited link".into()));
+        }
+        let limit = options.mapping_limit.unwrap_or_else(|| memory::kernel_mapping_limit().saturating_sub(SPARE_MAPPINGS));
+        let memory = Arc::new(HostMemory::new(options.page_bytes, options.device_bytes, limit)?);
+        let executor = Executor::new(options.link_bytes_per_second, options.link_latency);
+        Ok(Arc::new(HostDriver { options, memory, executor }))
+    }
+
+    /// Runs of device memory that the kernel sees as separate mappings; neighbours merge.
+    pub fn mapping_runs(&self) -> u64 {
+        self.memory.mapping_runs()
+    }
+}
+
+/// The bytes behind a view that the context's grants cover.
+pub(super) fn device_bytes(pointer: DeviceAddress, bytes: u64, context: &HostContext) -> &[u8] {
+    memory::slice(pointer, bytes, context)
+}
+
+impl Driver for HostDriver {
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts {
+            driver: "host",
+            name: "host memory".into(),
+            clock: "host_stream",
+            page_bytes: self.options.page_bytes,
+            link_bytes_per_second: self.options.link_bytes_per_second,
+        }
+    }
+
+    fn memory_info(&self) -> DriverResult<MemoryInfo> {
+        Ok(self.memory.info())
+    }
+
+    fn address_reserve(&self, bytes: u64) -> DriverResult<DeviceAddress> {
+        self.memory.reserve(bytes)
+    }
+
+    fn address_free(&self, address: DeviceAddress, bytes: u64) -> DriverResult<()> {
+        self.memory.free(address, bytes)
+    }
+
+    fn memory_create(&self, bytes: u64) -> DriverResult<PhysicalId> {
+        self.memory.create(bytes)
+    }
+
+    fn memory_map(&self, address: DeviceAddress, bytes: u64, memory: PhysicalId) -> DriverResult<()> {
+        self.memory.map(address, bytes, memory)
+    }
+
+    fn memory_set_access(&self, address: DeviceAddress, bytes: u64) -> DriverResult<()> {
+        self.memory.set_access(address, bytes)
+    }
+
+    fn memory_unmap(&self, address: DeviceAddress, bytes: u64) -> DriverResult<()> {
+        self.memory.unmap(address, bytes)
+    }
+
+    fn memory_release(&self, memory: PhysicalId) -> DriverResult<()> {
+        self.memory.release(memory)
+    }
+
+    fn stream_create(&self, priority: Priority) -> DriverResult<StreamId> {
+        self.executor.stream_create(priority, Arc::clone(&self.memory))
+    }
+
+    fn stream_destroy(&self, stream: StreamId) -> DriverResult<()> {
+        self.executor.stream_destroy(stream)
+    }
+
+    fn stream_wait_event(&self, stream: StreamId, event: EventId) -> DriverResult<()> {
+        self.executor.wait_event(stream, event)
+    }
+
+    fn stream_synchronize(&self, stream: StreamId) -> DriverResult<()> {
+        self.executor.stream_synchronize(stream)
+    }
+
+    fn event_create(&self, timing: bool) -> DriverResult<EventId> {
+        Ok(self.executor.event_create(timing))
+    }
+
+    fn event_record(&self, event: EventId, stream: StreamId) -> DriverResult<()> {
+        self.executor.record(event, stream)
+    }
+
+    fn event_query(&self, event: EventId) -> DriverResult<bool> {
+        self.executor.event_query(event)
+    }
+
+    fn event_elapsed(&self, from: EventId, to: EventId) -> DriverResult<Elapsed> {
+        self.executor.event_elapsed(from, to)
+    }
+
+    fn event_synchronize(&self, event: EventId) -> DriverResult<()> {
+        self.executor.event_synchronize(event)
+    }
+
+    fn event_destroy(&self, event: EventId) -> DriverResult<()> {
+        self.executor.event_destroy(event)
+    }
+
+    fn copy_to_device(&self, to: DeviceAddress, from: HostBytes, stream: StreamId) -> DriverResult<()> {
+        self.memory.check_accessible("copy_to_device", to, from.bytes())?;
+        self.executor.enqueue("copy_to_device", stream, Op::Copy { to, from })
+    }
+
+    fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {
+        self.executor.enqueue("launch", stream, Op::Work(launch))
+    }
+}

@@ -1,0 +1,237 @@
+//! Work that a host hands to a stream, and the views it may read.
+
+use super::DeviceAddress;
+use crate::limits::{MAX_JOB_FAILURES, MAX_RANK};
+use crate::plan::checkpoint::Dtype;
+use std::fmt::{self, Debug};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Host bytes with a lease on their owner; the owner lives until the last copy of them has run.
+#[derive(Clone)]
+pub struct HostBytes {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl HostBytes {
+    /// A lease on part of the owner's bytes; `None` when the range lies outside.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, offset: u64, bytes: u64) -> Option<HostBytes> {
+        let start = usize::try_from(offset).ok()?;
+        let end = start.checked_add(usize::try_from(bytes).ok()?)?;
+        (*owner).as_ref().get(start..end)?;
+        Some(HostBytes { owner, range: start..end })
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
+    }
+
+    /// Number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.range.len() as u64
+    }
+}
+
+impl Debug for HostBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBytes({:?})", self.range)
+    }
+}
+
+/// Where a tensor lies in device memory: a plain value, valid while its unit is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// First byte.
+    pub pointer: DeviceAddress,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Payload in bytes.
+    pub bytes: u64,
+    rank: u8,
+    shape: [u64; MAX_RANK],
+}
+
+impl View {
+    /// A view of a contiguous tensor; `None` when it has more than [`MAX_RANK`] dimensions.
+    pub fn new(pointer: DeviceAddress, dtype: Dtype, shape: &[u64], bytes: u64) -> Option<View> {
+        let mut fixed = [0; MAX_RANK];
+        fixed.get_mut(..shape.len())?.copy_from_slice(shape);
+        Some(View { pointer, dtype, bytes, rank: u8::try_from(shape.len()).ok()?, shape: fixed })
+    }
+
+    /// Elements in each dimension, outermost first.
+    pub fn shape(&self) -> &[u64] {
+        self.shape.get(..usize::from(self.rank)).unwrap_or(&[])
+    }
+
+    /// Elements to step over in each dimension; the tensor is contiguous.
+    pub fn strides(&self) -> Vec<u64> {
+        let mut strides = vec![1; self.shape().len()];
+        let mut step = 1u64;
+        for (stride, extent) in strides.iter_mut().zip(self.shape()).rev() {
+            *stride = step;
+            step = step.saturating_mul(*extent);
+        }
+        strides
+    }
+}
+
+/// Element types that a host job may read.
+pub trait Element: bytemuck::Pod {
+    /// The data type that matches.
+    const DTYPE: Dtype;
+}
+
+macro_rules! elements {
+    ($($ty:ty => $dtype:ident),* $(,)?) => { $(impl Element for $ty { const DTYPE: Dtype = Dtype::$dtype; })* };
+}
+elements!(f32 => F32, f64 => F64, i64 => I64, i32 => I32, u8 => U8, half::bf16 => Bf16, half::f16 => F16);
+
+/// Device memory that a job may touch: a pinned range.
+///
+/// Only the session makes grants, for ranges that stay mapped and unchanged until the job has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    address: DeviceAddress,
+    bytes: u64,
+}
+
+impl Grant {
+    pub(crate) fn new(address: DeviceAddress, bytes: u64) -> Grant {
+        Grant { address, bytes }
+    }
+
+    fn covers(&self, view: &View) -> bool {
+        let start = view.pointer.0;
+        start >= self.address.0
+            && start.checked_add(view.bytes).is_some_and(|end| end <= self.address.0.saturating_add(self.bytes))
+    }
+}
+
+/// Why host-supplied work could not be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct JobError {
+    reason: String,
+}
+
+impl JobError {
+    /// A failure with its reason.
+    pub fn new(reason: impl Into<String>) -> JobError {
+        JobError { reason: reason.into() }
+    }
+}
+
+impl From<super::compute::ComputeError> for JobError {
+    fn from(error: super::compute::ComputeError) -> JobError {
+        JobError::new(error.to_string())
+    }
+}
+
+/// What a host job may reach while it runs.
+#[derive(Debug)]
+pub struct HostContext {
+    grants: Vec<Grant>,
+}
+
+impl HostContext {
+    pub(crate) fn new(grants: Vec<Grant>) -> HostContext {
+        HostContext { grants }
+    }
+
+    /// The elements of a pinned tensor.
+    ///
+    /// # Errors
+    /// When the view lies outside the ranges pinned for this job, or its element type is another one.
+    pub fn slice<T: Element>(&self, view: &View) -> Result<&[T], JobError> {
+        if view.dtype != T::DTYPE {
+            return Err(JobError::new(format!("the view holds {}, not {}", view.dtype.name(), T::DTYPE.name())));
+        }
+        if !self.grants.iter().any(|grant| grant.covers(view)) {
+            let (start, bytes) = (view.pointer.0, view.bytes);
+            return Err(JobError::new(format!("{bytes} bytes at {start:#x} are not pinned for this work")));
+        }
+        let bytes = super::host::device_bytes(view.pointer, view.bytes, self);
+        bytemuck::try_cast_slice(bytes).map_err(|error| JobError::new(format!("the view cannot be read as elements: {error}")))
+    }
+}
+
+/// Work for a stream.
+#[non_exhaustive]
+pub enum Job {
+    /// Runs on the host, in stream order.
+    Host(Box<dyn FnOnce(&HostContext) -> Result<(), JobError> + Send>),
+}
+
+impl Job {
+    /// Work that runs on the host, in stream order.
+    pub fn host(work: impl FnOnce(&HostContext) -> Result<(), JobError> + Send + 'static) -> Job {
+        Job::Host(Box::new(work))
+    }
+}
+
+impl Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Job::Host(_) => f.write_str("Job::Host"),
+        }
+    }
+}
+
+/// Failures of jobs, kept until the host asks.
+#[derive(Debug, Default)]
+pub struct JobFailures {
+    kept: Mutex<(Vec<(String, String)>, u64)>,
+}
+
+impl JobFailures {
+    /// Keeps a failure of the named unit.
+    pub fn push(&self, unit: &str, reason: String) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.1 += 1;
+        if kept.0.len() < MAX_JOB_FAILURES {
+            kept.0.push((unit.to_string(), reason));
+        }
+    }
+
+    /// Takes the oldest failure that was kept.
+    pub fn take_first(&self) -> Option<(String, String)> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.0.is_empty() { None } else { Some(kept.0.remove(0)) }
+    }
+
+    /// Failures so far, taken or not.
+    pub fn count(&self) -> u64 {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+}
+
+/// A job with the memory it may touch and the place for its failure.
+#[derive(Debug)]
+pub struct Launch {
+    /// The work.
+    pub job: Job,
+    /// Pinned ranges.
+    pub grants: Vec<Grant>,
+    /// Name of the unit, for errors.
+    pub unit: Arc<str>,
+    /// Where a failure is kept.
+    pub failures: Arc<JobFailures>,
+}
+
+impl Launch {
+    /// Runs host work; a panic in it becomes a failure.
+    pub(crate) fn run_host(self) {
+        let Launch { job, grants, unit, failures } = self;
+        let Job::Host(work) = job;
+        let context = HostContext::new(grants);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&context)));
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => failures.push(&unit, error.to_string()),
+            Err(_) => failures.push(&unit, "it panicked".to_string()),
+        }
+    }
+}

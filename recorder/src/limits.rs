@@ -1,0 +1,40 @@
+//! Every bound of the recorder, with its unit and reason.
+
+/// Alignment of a parameter inside an execution slot, in bytes: the specification's packing.
+pub const SLOT_ALIGNMENT_BYTES: u64 = 512;
+/// Least alignment of a parameter inside the arena, in bytes.
+pub const ARENA_ALIGNMENT_BYTES: u64 = 256;
+/// Fewest execution slots of the classic mode: one computes while one is filled.
+pub const MIN_SLOTS: u64 = 2;
+/// Most execution slots; more would only shrink what stays resident.
+pub const MAX_SLOTS: u64 = 64;
+/// Idle events that the pool keeps; further ones are destroyed.
+pub const MAX_IDLE_EVENTS: usize = 256;
+/// Dimensions of a tensor view.
+pub const MAX_RANK: usize = 8;
+/// Default page size of the host driver, in bytes.
+pub const HOST_PAGE_BYTES: u64 = 64 << 10;
+/// Default device memory of the host driver, in bytes; address space until it is mapped.
+pub const HOST_DEVICE_BYTES: u64 = 64 << 30;
+/// Mappings that the host driver leaves to the rest of the process, out of the kernel's limit.
+pub const SPARE_MAPPINGS: u64 = 8192;
+/// Longest checkpoint header that is read, in bytes; real ones reach 132 MB, a bound keeps garbage from allocating.
+pub const MAX_HEADER_BYTES: u64 = 256 << 20;
+/// Longest name of a tensor, in bytes.
+pub const MAX_TENSOR_NAME_BYTES: usize = 4096;
+/// Most dimensions of a tensor in a checkpoint; the same as those of a view.
+pub const MAX_TENSOR_RANK: usize = MAX_RANK;
+/// Files of one checkpoint.
+pub const MAX_CHECKPOINT_FILES: usize = 4096;
+/// Longest `model.safetensors.index.json`, in bytes.
+pub const MAX_INDEX_BYTES: u64 = 256 << 20;
+/// Directories tried for one component name (`NAME`, `NAME.2`, ..).
+pub const MAX_NAME_CLAIMS: u32 = 1000;
+/// Longest settings object taken from the environment, in bytes.
+pub const MAX_SETTINGS_BYTES: usize = 64 << 10;
+/// Job failures kept until the host asks; later ones are counted only.
+pub const MAX_JOB_FAILURES: usize = 16;
+/// Pause between two completion queries while closing with a deadline, in microseconds.
+pub const CLOSE_POLL_MICROSECONDS: u64 = 50;
+/// Remarks about one checkpoint that are listed; further ones are counted.
+pub const MAX_CHECKPOINT_NOTES: usize = 1000;

@@ -1,0 +1,16 @@
+//! "Where do the bytes live?"
+//!
+//! May use: `driver`, `meter`, `plan` (values only), `limits`, `error`.
+//!
+//! Invariants: knows no units, only sizes, places and leases. Mapped device memory never exceeds what the ledger was
+//! given. What cannot be proven free is quarantined, never reused.
+
+mod arena;
+mod checkpoint;
+mod slots;
+mod sources;
+
+pub use arena::{Arena, ArenaLevels};
+pub use checkpoint::Checkpoint;
+pub use slots::{Holding, SlotPool};
+pub use sources::{HostTensor, SourceBytes, SourceKind, Sources};

@@ -1,0 +1,201 @@
+//! Sources of weights on the host: mapped files and host memory.
+
+use super::Checkpoint;
+use crate::driver::{Element, HostBytes, MappedFile};
+use crate::error::{Error, Result};
+use crate::plan::ParameterSource;
+use crate::plan::checkpoint::Dtype;
+use std::fmt::{self, Debug};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How file-backed tensors are held on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Shared read-only mapping; the page cache holds the bytes.
+    Mapped,
+    /// A private copy in host memory.
+    Cpu,
+}
+
+impl SourceKind {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceKind::Mapped => "mapped",
+            SourceKind::Cpu => "cpu",
+        }
+    }
+}
+
+/// Host memory that is aligned for every element type.
+struct AlignedBytes {
+    words: Vec<u64>,
+    bytes: usize,
+}
+
+impl AlignedBytes {
+    fn copy_of(bytes: &[u8]) -> AlignedBytes {
+        let mut words = vec![0u64; bytes.len().div_ceil(8)];
+        if let Some(to) = bytemuck::cast_slice_mut::<u64, u8>(&mut words).get_mut(..bytes.len()) {
+            to.copy_from_slice(bytes);
+        }
+        AlignedBytes { words, bytes: bytes.len() }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.words).get(..self.bytes).unwrap_or(&[])
+    }
+}
+
+/// A tensor that stays on the host.
+#[derive(Clone)]
+pub struct HostTensor {
+    dtype: Dtype,
+    shape: Vec<u64>,
+    bytes: HostBytes,
+}
+
+impl Debug for HostTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostTensor({} {:?})", self.dtype.name(), self.shape)
+    }
+}
+
+impl HostTensor {
+    /// A tensor with a private copy of the given elements.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when shape and number of elements disagree.
+    pub fn from_elements<T: Element>(shape: &[u64], elements: &[T]) -> Result<HostTensor> {
+        let raw: &[u8] = bytemuck::cast_slice(elements);
+        if T::DTYPE.bytes_for(shape) != Some(raw.len() as u64) {
+            let reason = format!("shape {shape:?} of {} does not describe {} bytes", T::DTYPE.name(), raw.len());
+            return Err(Error::invalid("host tensor", reason));
+        }
+        let owner = Arc::new(AlignedBytes::copy_of(raw));
+        let bytes = HostBytes::new(owner, 0, raw.len() as u64).ok_or_else(|| Error::invalid("host tensor", "empty range"))?;
+        Ok(HostTensor { dtype: T::DTYPE, shape: shape.to_vec(), bytes })
+    }
+
+    pub(crate) fn new(dtype: Dtype, shape: Vec<u64>, bytes: HostBytes) -> HostTensor {
+        HostTensor { dtype, shape, bytes }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Elements in each dimension.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The raw bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_slice()
+    }
+
+    pub(crate) fn lease(&self) -> HostBytes {
+        self.bytes.clone()
+    }
+
+    /// The elements.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the element type is another one or the bytes are not aligned for it.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        if self.dtype != T::DTYPE {
+            let reason = format!("it holds {}, not {}", self.dtype.name(), T::DTYPE.name());
+            return Err(Error::invalid("host tensor", reason));
+        }
+        bytemuck::try_cast_slice(self.bytes()).map_err(|error| Error::invalid("host tensor", error.to_string()))
+    }
+}
+
+/// Bytes of one file that uploads read from.
+pub enum SourceBytes {
+    /// The mapped file.
+    Mapped(Arc<MappedFile>),
+    /// A private copy of one stretch of the file.
+    Cpu {
+        /// The copy.
+        copy: Arc<dyn AsRef<[u8]> + Send + Sync>,
+        /// Offset of its first byte in the file.
+        from: u64,
+    },
+    /// Nothing managed lies in this file.
+    Unused,
+}
+
+/// Where uploads read from.
+pub struct Sources {
+    files: Vec<SourceBytes>,
+    tensors: Vec<HostTensor>,
+    kind: SourceKind,
+}
+
+impl Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sources({}, {} files)", self.kind.name(), self.files.len())
+    }
+}
+
+impl Sources {
+    /// Opens the stretches of the checkpoint that are managed, one range a file (empty where nothing is).
+    ///
+    /// # Errors
+    /// I/O errors with the path.
+    pub fn open(
+        checkpoint: Option<&Checkpoint>,
+        managed: &[Range<u64>],
+        tensors: Vec<HostTensor>,
+        kind: SourceKind,
+    ) -> Result<Sources> {
+        let mut files = Vec::new();
+        for (file, range) in checkpoint.map(Checkpoint::files).unwrap_or(&[]).iter().zip(managed) {
+            let source = match kind {
+                _ if range.is_empty() => SourceBytes::Unused,
+                SourceKind::Mapped => {
+                    SourceBytes::Mapped(Arc::new(file.map().map_err(|error| Error::io("map", file.path(), error))?))
+                }
+                SourceKind::Cpu => {
+                    let bytes = file.read(range.start, range.end - range.start);
+                    let bytes = bytes.map_err(|error| Error::io("read", file.path(), error))?;
+                    SourceBytes::Cpu { copy: Arc::new(AlignedBytes::copy_of(&bytes)), from: range.start }
+                }
+            };
+            files.push(source);
+        }
+        Ok(Sources { files, tensors, kind })
+    }
+
+    /// How file-backed tensors are held.
+    pub fn kind(&self) -> SourceKind {
+        self.kind
+    }
+
+    /// File bytes mapped into the process.
+    pub fn mapped_bytes(&self) -> u64 {
+        let mapped = self.files.iter().map(|file| if let SourceBytes::Mapped(file) = file { file.bytes() } else { 0 });
+        mapped.sum()
+    }
+
+    /// A lease on source bytes; `None` when they lie outside what was opened.
+    pub fn lease(&self, source: ParameterSource, bytes: u64) -> Option<HostBytes> {
+        match source {
+            ParameterSource::Memory { tensor } => Some(self.tensors.get(tensor)?.lease()).filter(|lease| lease.bytes() == bytes),
+            ParameterSource::File { file, offset } => match self.files.get(file)? {
+                SourceBytes::Mapped(map) => {
+                    let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::<MappedFile>::clone(map);
+                    HostBytes::new(owner, offset, bytes)
+                }
+                SourceBytes::Cpu { copy, from } => HostBytes::new(Arc::clone(copy), offset.checked_sub(*from)?, bytes),
+                SourceBytes::Unused => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! "What do we report?"
+//!
+//! May use: `session` and every room below it.
+//!
+//! Invariants: reading never waits and changes nothing, except where a snapshot is asked to collect. What is off
+//! makes no driver call, no file and no folder. Nothing that exists is ever overwritten.
+
+pub mod folder;
+mod journal;
+pub mod publish;
+mod run;
+mod snapshot;
+mod timeline;
+mod timer;
+mod windows;
+
+pub use journal::{JournalOptions, MetricsJournal};
+pub use run::RecordRun;
+pub use snapshot::SnapshotOptions;
+pub use timer::{ExecutionTimer, TimerOptions, Timing};

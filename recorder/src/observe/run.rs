@@ -1,0 +1,94 @@
+//! The recording that a wrapper asked for: where to write, and what to collect.
+
+use super::folder::claim_dir;
+use super::journal::{make_folder, to_json};
+use super::publish::{PublishError, publish_new};
+use crate::error::{Error, Result};
+use crate::limits::{MAX_NAME_CLAIMS, MAX_SETTINGS_BYTES};
+use ddo_schemas::Report;
+use ddo_schemas::settings::{ENV_DIR, ENV_SETTINGS, Settings};
+use std::path::{Path, PathBuf};
+
+/// A run folder and the settings handed over with it. A host that says off wins over these wishes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordRun {
+    folder: PathBuf,
+    settings: Settings,
+}
+
+impl RecordRun {
+    /// Reads `DDO_RECORD_DIR` and `DDO_RECORD_SETTINGS`; `None` when no wrapper is there.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] naming the variable, for a folder that is not absolute or settings that cannot be used.
+    pub fn from_env() -> Result<Option<RecordRun>> {
+        let Some(folder) = std::env::var_os(ENV_DIR) else { return Ok(None) };
+        let settings = match std::env::var(ENV_SETTINGS) {
+            Ok(text) => Some(text),
+            Err(std::env::VarError::NotPresent) => None,
+            Err(error) => return Err(Error::Settings { variable: ENV_SETTINGS, reason: error.to_string() }),
+        };
+        RecordRun::new(PathBuf::from(folder), settings.as_deref()).map(Some)
+    }
+
+    /// A run in the given absolute folder, with settings as JSON or the defaults.
+    ///
+    /// # Errors
+    /// As [`RecordRun::from_env`].
+    pub fn new(folder: PathBuf, settings: Option<&str>) -> Result<RecordRun> {
+        if !folder.is_absolute() {
+            let reason = format!("{} is not an absolute path", folder.display());
+            return Err(Error::Settings { variable: ENV_DIR, reason });
+        }
+        let bad = |reason: String| Error::Settings { variable: ENV_SETTINGS, reason };
+        let settings = match settings {
+            Some(text) if text.len() > MAX_SETTINGS_BYTES => {
+                return Err(bad(format!("{} bytes, the limit is {MAX_SETTINGS_BYTES}", text.len())));
+            }
+            Some(text) => serde_json::from_str(text).map_err(|error| bad(error.to_string()))?,
+            None => Settings::default(),
+        };
+        settings.check().map_err(|error| bad(error.to_string()))?;
+        Ok(RecordRun { folder, settings })
+    }
+
+    /// What the wrapper asks to collect.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The run folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Claims a folder for the records of a component: `snapshots/NAME`, else `snapshots/NAME.2` and so on. The
+    /// wrapper's component name, where given, takes the place of the host's.
+    ///
+    /// # Errors
+    /// I/O errors with their path.
+    pub fn journal_folder(&self, component: &str) -> Result<PathBuf> {
+        let snapshots = self.folder.join("snapshots");
+        make_folder(&snapshots)?;
+        let name = self.settings.component.as_deref().unwrap_or(component);
+        claim_dir(&snapshots, name).map_err(|error| Error::io("claim a folder in", &snapshots, std::io::Error::other(error)))
+    }
+
+    /// Publishes a report as `reports/NAME.json`, else `reports/NAME.2.json` and so on.
+    ///
+    /// # Errors
+    /// [`Error::Publish`], [`Error::Serialise`] or I/O errors with their path.
+    pub fn write_report(&self, name: &str, report: &Report) -> Result<PathBuf> {
+        let reports = self.folder.join("reports");
+        make_folder(&reports)?;
+        let json = to_json(name, report)?;
+        let mut number = 1;
+        loop {
+            let file = if number == 1 { format!("{name}.json") } else { format!("{name}.{number}.json") };
+            match publish_new(&reports, &file, &json) {
+                Err(PublishError::Exists { .. }) if number < MAX_NAME_CLAIMS => number += 1,
+                published => return Ok(published?),
+            }
+        }
+    }
+}

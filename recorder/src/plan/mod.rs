@@ -1,0 +1,16 @@
+//! "What should happen?"
+//!
+//! May use: `limits`, `error` for refusals. Pure: values in, values out; no driver, no files, no clock.
+//!
+//! Invariants: a plan never exceeds the ceiling it was given; the order of units is learned, never assumed.
+
+pub mod checkpoint;
+mod layout;
+mod order;
+mod residency;
+mod tree;
+
+pub use layout::{Layout, Packed, pack, round_up};
+pub use order::{Arrival, PassOrder};
+pub use residency::{ResidencyPlan, UnitSize, plan_residency};
+pub use tree::{Leaf, Module, Parameter, ParameterSource, PlannedUnit, Units, build_tree, execution_units};

@@ -1,0 +1,30 @@
+//! Counters of a session; the report's fields say what each one means.
+
+use crate::meter::{Counter, HostScope};
+
+/// Everything that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) signature_hits: Counter,
+    pub(crate) uploads: Counter,
+    pub(crate) file_uploads: Counter,
+    pub(crate) upload_bytes: Counter,
+    pub(crate) file_upload_bytes: Counter,
+    pub(crate) fault_failures: Counter,
+    pub(crate) capacity_admission_failures: Counter,
+    pub(crate) device_admission_failures: Counter,
+    pub(crate) slot_uploads: Counter,
+    pub(crate) slot_bytes: Counter,
+    pub(crate) compute_wait_events: Counter,
+    pub(crate) ahead_units: Counter,
+    pub(crate) ahead_hits: Counter,
+    pub(crate) ahead_skips: Counter,
+    pub(crate) ahead_cancelled: Counter,
+    pub(crate) batch_submissions: Counter,
+    pub(crate) copies: Counter,
+    pub(crate) dma_enqueue: HostScope,
+    pub(crate) transport_total: HostScope,
+    pub(crate) transport_prepare: HostScope,
+    pub(crate) transport_create: HostScope,
+    pub(crate) transport_submit: HostScope,
+}

@@ -1,0 +1,59 @@
+//! One consistent reading of a session for its observers.
+
+use super::state::Inner;
+use crate::memory::ArenaLevels;
+use crate::transfer::EventLevels;
+
+/// Gauges and limits, read under the session's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// The arena.
+    pub arena: ArenaLevels,
+    /// Events of uploads and work.
+    pub events: EventLevels,
+    /// Number of slots.
+    pub slots: u64,
+    /// Bytes of one slot.
+    pub slot_bytes: u64,
+    /// Bytes mapped under the slots.
+    pub slots_resident_bytes: u64,
+    /// Units uploaded ahead and not asked for yet.
+    pub ahead_in_flight: u64,
+    /// Upload tickets whose end is not proven.
+    pub live_tickets: u64,
+    /// Units held by guards or by work.
+    pub pinned_units: u64,
+    /// Bytes that may never be used again.
+    pub quarantined_bytes: u64,
+    /// Passes that taught an order.
+    pub passes: u64,
+    /// Passes that left the learned order.
+    pub mismatches: u64,
+}
+
+impl Inner {
+    /// Reads the levels. Never waits for the device.
+    pub(crate) fn levels(&self) -> Levels {
+        let state = self.lock();
+        Levels {
+            arena: state.arena.levels(),
+            events: state.events.levels(),
+            slots: state.slots.count(),
+            slot_bytes: state.slots.slot_bytes(),
+            slots_resident_bytes: state.slots.resident_bytes(),
+            ahead_in_flight: state.slots.ahead().len() as u64,
+            live_tickets: state.tickets.live(),
+            pinned_units: state.residence.iter().filter(|residence| residence.pins > 0).count() as u64,
+            quarantined_bytes: state.quarantined_bytes(),
+            passes: state.order.passes(),
+            mismatches: state.order.mismatches(),
+        }
+    }
+}
+
+impl Levels {
+    /// All device memory that holds weights, in bytes.
+    pub fn total_weight_resident_bytes(&self) -> u64 {
+        self.arena.resident_bytes + self.slots_resident_bytes
+    }
+}

@@ -1,0 +1,71 @@
+//! The one thing that the hot path knows of observers: somebody may want to mark windows on a stream.
+
+use crate::driver::StreamId;
+use ddo_schemas::timeline::SampleKind;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An open window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkToken(pub u64);
+
+/// An observer of windows. Its failures never become the session's.
+pub trait Marks: Send + Sync + Debug {
+    /// Marks the begin of a window; `None` when there is no room for it.
+    fn begin(&self, kind: SampleKind, unit: u64, bytes: Option<u64>, stream: StreamId) -> Option<MarkToken>;
+    /// Marks the end of a window.
+    fn end(&self, token: MarkToken, stream: StreamId);
+    /// Marks the end of a step.
+    fn step(&self);
+}
+
+/// Place for at most one observer; empty costs one relaxed load.
+#[derive(Debug, Default)]
+pub(crate) struct MarksSlot {
+    active: AtomicBool,
+    marks: Mutex<Option<Arc<dyn Marks>>>,
+}
+
+impl MarksSlot {
+    pub(crate) fn get(&self) -> Option<Arc<dyn Marks>> {
+        if !self.active.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Installs an observer; false when there is one already.
+    pub(crate) fn install(&self, marks: Arc<dyn Marks>) -> bool {
+        let mut slot = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_some() {
+            return false;
+        }
+        *slot = Some(marks);
+        self.active.store(true, Ordering::Relaxed);
+        true
+    }
+
+    pub(crate) fn remove(&self) {
+        self.active.store(false, Ordering::Relaxed);
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Runs `work` inside a window when somebody observes.
+pub(crate) fn window<T>(
+    marks: &MarksSlot,
+    kind: SampleKind,
+    unit: usize,
+    bytes: Option<u64>,
+    stream: StreamId,
+    work: impl FnOnce() -> T,
+) -> T {
+    let Some(marks) = marks.get() else { return work() };
+    let token = marks.begin(kind, unit as u64, bytes, stream);
+    let result = work();
+    if let Some(token) = token {
+        marks.end(token, stream);
+    }
+    result
+}

@@ -1,0 +1,28 @@
+//! "When does it happen?" The conductor: attach, unit, launch, step, close.
+//!
+//! May use: `transfer`, `memory`, `driver`, `plan`, `meter`, `config`, `limits`, `error`.
+//!
+//! Invariants: asking for a unit never waits on the host for a copy; order between copies and work comes from events
+//! alone; a pin returns only when the end of the work that holds it is proven; nothing here knows who observes it.
+
+mod attach;
+mod close;
+mod component;
+mod counters;
+mod launch;
+mod levels;
+mod marks;
+mod state;
+mod unit;
+mod upload;
+
+pub use attach::enable_offload;
+pub use close::CloseReport;
+pub use component::Component;
+pub use levels::Levels;
+pub use marks::{MarkToken, Marks};
+pub use state::{CompletionCounts, Offload, UnitId, UnitInfo};
+pub use unit::UnitGuard;
+
+pub(crate) use counters::Counters;
+pub(crate) use state::Inner;

@@ -1,0 +1,327 @@
+//! What a session holds, and the part of its public face that only reads.
+
+use super::Counters;
+use super::marks::MarksSlot;
+use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
+use crate::error::{Error, Result};
+use crate::memory::{Arena, Checkpoint, HostTensor, SlotPool, Sources};
+use crate::meter::Clock;
+use crate::plan::PassOrder;
+use crate::plan::checkpoint::Dtype;
+use crate::transfer::{BatchTensor, EventPool, TicketLedger, UnitBatch};
+use ddo_schemas::sections::{Configuration, State as StateReport};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Names a unit inside one attached component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitId(pub(crate) usize);
+
+impl UnitId {
+    /// The run-local number that reports use.
+    pub fn number(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+/// What a host may know about a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitInfo {
+    /// Its id.
+    pub id: UnitId,
+    /// Path of its module.
+    pub name: String,
+    /// Payload in bytes.
+    pub bytes: u64,
+    /// Whether it stays on the device.
+    pub resident: bool,
+}
+
+/// Where a tensor lies inside its unit.
+#[derive(Clone, Debug)]
+pub(crate) struct TensorPlace {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<u64>,
+}
+
+/// What is settled about a unit at attach.
+#[derive(Debug)]
+pub(crate) struct UnitPlan {
+    pub(crate) name: Arc<str>,
+    pub(crate) resident: bool,
+    pub(crate) arena_start: u64,
+    pub(crate) span_bytes: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) batch: Vec<BatchTensor>,
+    pub(crate) tensors: BTreeMap<String, TensorPlace>,
+}
+
+/// The event behind an upload, and which streams wait for it already.
+#[derive(Clone, Debug)]
+pub(crate) struct Upload {
+    pub(crate) event: EventId,
+    pub(crate) awaited_by: Vec<StreamId>,
+}
+
+/// What changes about a unit.
+#[derive(Debug, Default)]
+pub(crate) struct Residence {
+    /// Resident units only: whether the arena holds its contents.
+    pub(crate) in_arena: bool,
+    /// Until its completion is proven.
+    pub(crate) upload: Option<Upload>,
+    /// Guards and work that hold the unit.
+    pub(crate) pins: u64,
+}
+
+/// Work in flight that holds a unit.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) unit: usize,
+    pub(crate) event: EventId,
+}
+
+/// Everything behind the session's one lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) arena: Arena,
+    pub(crate) slots: SlotPool,
+    pub(crate) residence: Vec<Residence>,
+    pub(crate) batches: Vec<Option<Arc<UnitBatch>>>,
+    pub(crate) order: PassOrder,
+    pub(crate) tickets: TicketLedger,
+    pub(crate) running: VecDeque<Running>,
+    pub(crate) events: EventPool,
+    /// Arena bytes that may never be used again.
+    pub(crate) quarantined_arena_bytes: u64,
+    /// The first failure that could not be bounded.
+    pub(crate) poisoned: Option<String>,
+    /// A failure of look-ahead, raised by the next call.
+    pub(crate) deferred: Option<Error>,
+    pub(crate) closed: bool,
+}
+
+/// The session behind an [`Offload`] and its guards.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) name: String,
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) facts: DeviceFacts,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) compute: StreamId,
+    pub(crate) upload: StreamId,
+    pub(crate) units: Vec<UnitPlan>,
+    pub(crate) infos: Vec<UnitInfo>,
+    pub(crate) look_ahead_depth: u64,
+    pub(crate) sources: Sources,
+    pub(crate) checkpoint: Option<Checkpoint>,
+    pub(crate) host: BTreeMap<String, HostTensor>,
+    pub(crate) counters: Counters,
+    pub(crate) failures: Arc<JobFailures>,
+    pub(crate) marks: MarksSlot,
+    pub(crate) configuration: Configuration,
+    pub(crate) state_report: StateReport,
+    pub(crate) bindings: Bindings,
+    pub(crate) state: Mutex<State>,
+}
+
+/// Managed tensors by where their bytes lie.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bindings {
+    pub(crate) file: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) memory: u64,
+    pub(crate) memory_bytes: u64,
+}
+
+impl Inner {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state of a session that can still be used; raises what went wrong since the last call.
+    pub(crate) fn open(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Error::Closed { what: "the session" });
+        }
+        if let Some(first) = &state.poisoned {
+            return Err(Error::Poisoned { first: first.clone() });
+        }
+        if let Some(error) = state.deferred.take() {
+            return Err(error);
+        }
+        self.raise_job_failure()?;
+        Ok(state)
+    }
+
+    pub(crate) fn raise_job_failure(&self) -> Result<()> {
+        match self.failures.take_first() {
+            Some((unit, reason)) => Err(Error::Job { unit, reason }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn plan(&self, unit: usize) -> Result<&UnitPlan> {
+        let place = || format!("component {:?}, which has {} units", self.name, self.units.len());
+        self.units.get(unit).ok_or_else(|| Error::UnknownName { kind: "unit", name: unit.to_string(), place: place() })
+    }
+}
+
+impl State {
+    /// Keeps the first failure whose consequences could not be bounded.
+    pub(crate) fn poison(&mut self, cause: &impl ToString) {
+        if self.poisoned.is_none() {
+            self.poisoned = Some(cause.to_string());
+        }
+    }
+
+    /// Device memory under weights that may never be used again, in bytes.
+    pub(crate) fn quarantined_bytes(&self) -> u64 {
+        self.quarantined_arena_bytes + self.slots.quarantined_bytes()
+    }
+
+    /// Retires work and uploads whose end is proven. Never waits.
+    ///
+    /// `every` looks at all work in flight and retires uploads that nobody has asked for yet; otherwise only the
+    /// oldest are looked at.
+    pub(crate) fn reap(&mut self, driver: &dyn Driver, every: bool) -> Result<u64> {
+        let mut kept = VecDeque::new();
+        let mut outcome = Ok(());
+        while let Some(running) = self.running.pop_front() {
+            match driver.event_query(running.event) {
+                Ok(true) => outcome = self.finish(&running),
+                Ok(false) => kept.push_back(running),
+                Err(error) => {
+                    kept.push_back(running);
+                    outcome = Err(error.into());
+                }
+            }
+            if outcome.is_err() || (!every && !kept.is_empty()) {
+                break;
+            }
+        }
+        kept.append(&mut self.running);
+        self.running = kept;
+        outcome?;
+        self.reap_tickets(driver, every)
+    }
+
+    fn finish(&mut self, running: &Running) -> Result<()> {
+        self.slots.consumer_done(running.event);
+        if let Some(residence) = self.residence.get_mut(running.unit) {
+            residence.pins = residence.pins.saturating_sub(1);
+        }
+        Ok(self.events.give(running.event)?)
+    }
+
+    fn reap_tickets(&mut self, driver: &dyn Driver, every: bool) -> Result<u64> {
+        let ahead = self.slots.ahead();
+        let retired = self.tickets.reap(driver, &mut self.events, |ticket| every || !ahead.contains(&ticket.owner))?;
+        for ticket in &retired {
+            if let Some(residence) = self.residence.get_mut(ticket.owner)
+                && residence.upload.as_ref().is_some_and(|upload| upload.event == ticket.event)
+            {
+                residence.upload = None;
+            }
+        }
+        Ok(retired.len() as u64)
+    }
+}
+
+/// What a collection found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionCounts {
+    /// Upload tickets before.
+    pub before: u64,
+    /// Upload tickets after.
+    pub after: u64,
+    /// Retired.
+    pub retired: u64,
+}
+
+/// An attached component. Cheap to clone; all clones are the same session.
+#[derive(Clone, Debug)]
+pub struct Offload {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Offload {
+    /// Name of the component.
+    pub fn component(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The units, in tree order.
+    pub fn units(&self) -> &[UnitInfo] {
+        &self.inner.infos
+    }
+
+    /// The unit at a module path.
+    pub fn unit_named(&self, name: &str) -> Option<UnitId> {
+        self.inner.infos.iter().find(|info| info.name == name).map(|info| info.id)
+    }
+
+    /// The stream for compute.
+    pub fn compute_stream(&self) -> StreamId {
+        self.inner.compute
+    }
+
+    /// A tensor that stays on the host, by its full name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`].
+    pub fn host_tensor(&self, name: &str) -> Result<HostTensor> {
+        let place = || format!("the host tensors of component {:?}", self.inner.name);
+        let found = self.inner.host.get(name).cloned();
+        found.ok_or_else(|| Error::UnknownName { kind: "tensor", name: name.into(), place: place() })
+    }
+
+    /// Retires uploads and work whose end is proven; never waits. Uploads that nobody asked for yet count too.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn collect(&self) -> Result<CompletionCounts> {
+        let mut state = self.inner.lock();
+        let before = state.tickets.live();
+        let retired = state.reap(&*self.inner.driver, true)?;
+        Ok(CompletionCounts { before, after: state.tickets.live(), retired })
+    }
+
+    /// Ends a step: one complete forward of the component.
+    ///
+    /// The order of units seen since the last step is what look-ahead follows from here on. The checkpoint is
+    /// compared with what it was at opening.
+    ///
+    /// # Errors
+    /// [`Error::SourceChanged`], which also poisons the session, and whatever went wrong since the last call.
+    pub fn mark_step(&self) -> Result<()> {
+        if let Some(checkpoint) = &self.inner.checkpoint
+            && let Err(error) = checkpoint.check_unchanged()
+        {
+            self.inner.lock().poison(&error);
+            return Err(error);
+        }
+        let mut state = self.inner.open()?;
+        if let Some(marks) = self.inner.marks.get() {
+            marks.step();
+        }
+        state.order.end_pass();
+        self.inner.look_ahead(&mut state);
+        Ok(())
+    }
+
+    /// Blocks until the stream has run everything queued so far, then raises a failure of that work.
+    ///
+    /// # Errors
+    /// The driver's, or [`Error::Job`].
+    ///
+    /// # Cost
+    /// Waits for the stream.
+    pub fn wait_stream(&self, stream: StreamId) -> Result<()> {
+        self.inner.driver.stream_synchronize(stream)?;
+        self.inner.raise_job_failure()
+    }
+}

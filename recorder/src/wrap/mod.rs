@@ -1,0 +1,38 @@
+//! "How do we run a child?" The program `ddo-record`: a wrapper around any command.
+//!
+//! May use: `observe` (publication and folder claims) and schemas; std, rustix, procfs, signal-hook and jiff.
+//!
+//! | module | question |
+//! |---|---|
+//! | [`request`], [`limits`] | what was asked for, and within which bounds? |
+//! | [`folder`] | where does the journal go? |
+//! | [`manifest`], [`clock`], [`words`] | who ran what, where, when, and how is it written down? |
+//! | [`child`] | how does the command start and end? |
+//! | [`signals`] | who gets a signal? |
+//! | [`memory`] | how much memory does the command use? |
+//! | [`run`](mod@run) | in which order? |
+//! | [`say`], [`error`] | what do people see? |
+//!
+//! Invariants:
+//! - the command is sacred: it keeps its standard streams, terminal and process group, gets every signal once, and its
+//!   exit code is the recorder's;
+//! - nothing is ever overwritten, and problems with the folder are found before the command starts;
+//! - absent: no pipe between the command and its streams, no pseudo-terminal, no process group of its own, nothing on
+//!   standard output, no open file that the command would inherit.
+
+pub mod child;
+pub mod clock;
+pub mod error;
+pub mod folder;
+pub mod limits;
+pub mod manifest;
+pub mod memory;
+pub mod request;
+pub mod run;
+pub mod say;
+pub mod signals;
+pub mod words;
+
+pub use error::WrapError;
+pub use request::Request;
+pub use run::run;

@@ -1,0 +1,341 @@
+//! "What was asked for?" The request as given, checked and completed into a plan.
+//!
+//! May use: std, schemas, the wrapper's limits and errors.
+//!
+//! Invariants: command line > environment > default, and every effective setting knows where it came from; nothing is
+//! touched on disk; a plan that exists is within all limits.
+
+use super::error::WrapError;
+use super::limits;
+use super::words::Redactor;
+use ddo_schemas::settings::{ENV_SETTINGS, Settings};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the command line said; `None` and empty mean that it said nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The journal folder.
+    pub out: Option<PathBuf>,
+    /// `rss` or `off`.
+    pub memory_monitor: Option<String>,
+    /// Pause between two memory queries, with its unit.
+    pub interval: Option<String>,
+    /// `steps` or `off`.
+    pub journal: Option<String>,
+    /// Markers on the compute stream.
+    pub gpu_timing: bool,
+    /// Native windows, with their capacity where one was given.
+    pub native_timeline: Option<Option<u64>>,
+    /// Component name.
+    pub component: Option<String>,
+    /// Labels as `KEY=VALUE`.
+    pub labels: Vec<String>,
+    /// A recording problem after a good command gives exit code 125.
+    pub strict: bool,
+    /// The command line stays out of the manifest.
+    pub no_command_line: bool,
+    /// Substrings to replace in what is recorded.
+    pub redact: Vec<OsString>,
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+}
+
+/// How resident memory is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Monitor {
+    /// Resident memory of the command's process.
+    Rss,
+    /// Not at all.
+    Off,
+}
+
+impl Monitor {
+    /// The word in the manifest.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Monitor::Rss => "rss",
+            Monitor::Off => "off",
+        }
+    }
+}
+
+/// A checked request.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The journal folder, where one was named.
+    pub out: Option<PathBuf>,
+    /// The memory monitor.
+    pub monitor: Monitor,
+    /// Pause between two memory queries.
+    pub interval: Duration,
+    /// Settings handed to an embedded recorder.
+    pub settings: Settings,
+    /// Where each setting came from.
+    pub origins: BTreeMap<String, String>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// A recording problem after a good command gives exit code 125.
+    pub strict: bool,
+    /// The command line stays out of the manifest.
+    pub no_command_line: bool,
+    /// Applied to everything that is recorded.
+    pub redactor: Redactor,
+}
+
+impl Request {
+    /// Checks the request and completes it from `outer_settings`, the value of `DDO_RECORD_SETTINGS` around the recorder.
+    ///
+    /// # Errors
+    /// The first thing that is unknown, contradictory or outside its limits.
+    pub fn plan(self, outer_settings: Option<&OsStr>) -> Result<Plan, WrapError> {
+        let mut origins = BTreeMap::new();
+        let settings = self.settings(outer_settings, &mut origins)?;
+        let monitor = parse_monitor(self.memory_monitor.as_deref())?;
+        origins.insert("memory_monitor".into(), origin(self.memory_monitor.is_some()));
+        let interval = parse_interval(self.interval.as_deref())?;
+        origins.insert("memory_interval_seconds".into(), origin(self.interval.is_some()));
+        let labels = parse_labels(&self.labels)?;
+        let redactor = redactor(&self.redact)?;
+        let mut words = self.command.into_iter();
+        let program = words.next().ok_or(WrapError::NoCommand)?;
+        Ok(Plan {
+            program,
+            arguments: words.collect(),
+            out: self.out,
+            monitor,
+            interval,
+            settings,
+            origins,
+            labels,
+            strict: self.strict,
+            no_command_line: self.no_command_line,
+            redactor,
+        })
+    }
+
+    fn settings(&self, outer: Option<&OsStr>, origins: &mut BTreeMap<String, String>) -> Result<Settings, WrapError> {
+        let base = match outer {
+            Some(text) => outer_settings(text)?,
+            None => Settings::default(),
+        };
+        let mut settings = Settings { schema_version: Settings::default().schema_version, ..base };
+        let inherited = if outer.is_some() { "environment" } else { "default" };
+        let mut from = |name: &str, given: bool, origin: &str| {
+            origins.insert(name.into(), if given { "command_line".into() } else { origin.to_owned() });
+        };
+        from("journal", self.journal.is_some(), inherited);
+        from("gpu_timing", self.gpu_timing, inherited);
+        from("native_timeline", self.native_timeline.is_some(), inherited);
+        from("native_timeline_capacity", self.native_timeline.flatten().is_some(), inherited);
+        // An absent component is a default, also where the outer object has other settings.
+        from("component", self.component.is_some(), if settings.component.is_some() { inherited } else { "default" });
+        if let Some(name) = &self.component {
+            check_component(name, "command_line")?;
+            settings.component = Some(name.clone());
+        } else if let Some(name) = &settings.component {
+            check_component(name, "environment")?;
+        }
+        if let Some(journal) = &self.journal {
+            settings.journal.clone_from(journal);
+        }
+        settings.gpu_timing |= self.gpu_timing;
+        settings.native_timeline |= self.native_timeline.is_some();
+        if let Some(capacity) = self.native_timeline.flatten() {
+            settings.native_timeline_capacity = capacity;
+        }
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+fn origin(given: bool) -> String {
+    if given { "command_line".into() } else { "default".into() }
+}
+
+fn outer_settings(text: &OsStr) -> Result<Settings, WrapError> {
+    let bad = |reason: String| WrapError::SettingsVariable { variable: ENV_SETTINGS, reason };
+    let text = text.to_str().ok_or_else(|| bad("it is not UTF-8".into()))?;
+    let settings: Settings = serde_json::from_str(text).map_err(|e| bad(format!("it is no settings object: {e}")))?;
+    settings.check().map_err(|e| bad(e.to_string()))?;
+    Ok(settings)
+}
+
+/// True for 1 to `limit` characters that are safe in a file name and a table header.
+fn plain_name(text: &str, limit: usize) -> bool {
+    (1..=limit).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+fn check_component(name: &str, origin: &'static str) -> Result<(), WrapError> {
+    if plain_name(name, limits::MAX_COMPONENT_CHARS) && !name.starts_with('.') {
+        return Ok(());
+    }
+    Err(WrapError::Component { got: name.to_owned(), origin, limit: limits::MAX_COMPONENT_CHARS })
+}
+
+fn parse_monitor(word: Option<&str>) -> Result<Monitor, WrapError> {
+    match word {
+        None | Some("rss") => Ok(Monitor::Rss),
+        Some("off") => Ok(Monitor::Off),
+        Some("full") => Err(WrapError::MonitorNotBuilt { got: "full".into() }),
+        Some(got) => {
+            Err(WrapError::UnknownWord { option: "--memory-monitor", got: got.into(), allowed: "`rss` or `off`" })
+        }
+    }
+}
+
+fn parse_interval(text: Option<&str>) -> Result<Duration, WrapError> {
+    let Some(text) = text else { return Ok(limits::DEFAULT_INTERVAL) };
+    let bad = || WrapError::NotADuration { got: text.into() };
+    let (number, scale) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').ok_or_else(bad)?, 1.0),
+    };
+    if !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(bad());
+    }
+    let seconds = number.parse::<f64>().map_err(|_| bad())? * scale;
+    let out_of_range = || WrapError::Interval {
+        got: text.into(),
+        least_ms: limits::MIN_INTERVAL.as_millis(),
+        most_ms: limits::MAX_INTERVAL.as_millis(),
+    };
+    let interval = Duration::try_from_secs_f64(seconds).map_err(|_| out_of_range())?;
+    if (limits::MIN_INTERVAL..=limits::MAX_INTERVAL).contains(&interval) { Ok(interval) } else { Err(out_of_range()) }
+}
+
+fn parse_labels(texts: &[String]) -> Result<BTreeMap<String, String>, WrapError> {
+    if texts.len() > limits::MAX_LABELS {
+        return Err(WrapError::TooMany { option: "--label", got: texts.len(), limit: limits::MAX_LABELS });
+    }
+    let mut labels = BTreeMap::new();
+    for text in texts {
+        let bad = || WrapError::Label {
+            got: text.clone(),
+            key_limit: limits::MAX_LABEL_KEY_CHARS,
+            value_limit: limits::MAX_LABEL_VALUE_BYTES,
+        };
+        let (key, value) = text.split_once('=').ok_or_else(bad)?;
+        if !plain_name(key, limits::MAX_LABEL_KEY_CHARS) || value.len() > limits::MAX_LABEL_VALUE_BYTES {
+            return Err(bad());
+        }
+        if labels.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(WrapError::LabelTwice { key: key.into() });
+        }
+    }
+    Ok(labels)
+}
+
+fn redactor(patterns: &[OsString]) -> Result<Redactor, WrapError> {
+    if patterns.len() > limits::MAX_PATTERNS {
+        return Err(WrapError::TooMany { option: "--redact", got: patterns.len(), limit: limits::MAX_PATTERNS });
+    }
+    if patterns.iter().any(|p| p.is_empty()) {
+        return Err(WrapError::EmptyPattern);
+    }
+    Ok(Redactor::new(patterns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddo_schemas::settings::BadSettings;
+
+    fn request() -> Request {
+        Request { command: vec!["true".into()], ..Request::default() }
+    }
+
+    fn origin_of<'a>(plan: &'a Plan, name: &str) -> &'a str {
+        plan.origins.get(name).expect("every setting has an origin")
+    }
+
+    #[test]
+    fn command_line_beats_environment_beats_default() {
+        let outer = r#"{"schema_version":1,"journal":"off","gpu_timing":true,"native_timeline":false,"native_timeline_capacity":7}"#;
+        let plan = request().plan(Some(OsStr::new(outer))).expect("usable");
+        assert_eq!((plan.settings.journal.as_str(), plan.settings.native_timeline_capacity), ("off", 7));
+        assert_eq!(origin_of(&plan, "journal"), "environment");
+        assert_eq!(origin_of(&plan, "component"), "default");
+        assert_eq!(origin_of(&plan, "memory_monitor"), "default");
+        let asked = Request { journal: Some("steps".into()), native_timeline: Some(None), ..request() };
+        let plan = asked.plan(Some(OsStr::new(outer))).expect("gpu timing comes from the environment");
+        assert_eq!((plan.settings.journal.as_str(), plan.settings.native_timeline), ("steps", true));
+        assert_eq!(origin_of(&plan, "journal"), "command_line");
+        assert_eq!(origin_of(&plan, "native_timeline_capacity"), "environment");
+        let plan = request().plan(None).expect("defaults");
+        assert_eq!(plan.settings, Settings::default());
+        assert!(plan.origins.values().all(|o| o == "default"));
+    }
+
+    #[test]
+    fn a_bad_outer_object_is_refused() {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            "{\"schema_version\":2,\"journal\":\"off\",\"gpu_timing\":true,\"native_timeline\":false,\"native_timeline_capacity\":7}",
+        ] {
+            let result = request().plan(Some(OsStr::new(text)));
+            assert!(matches!(result, Err(WrapError::SettingsVariable { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn switches_that_need_each_other_and_limits() {
+        let with = |timing, timeline| Request { gpu_timing: timing, native_timeline: timeline, ..request() }.plan(None);
+        assert!(matches!(with(false, Some(None)), Err(WrapError::Settings(BadSettings::TimelineWithoutTiming))));
+        for capacity in [0, 8193, u64::MAX] {
+            assert!(matches!(with(true, Some(Some(capacity))), Err(WrapError::Settings(BadSettings::Capacity { .. }))));
+        }
+        for capacity in [1, 8192] {
+            assert_eq!(with(true, Some(Some(capacity))).expect("within").settings.native_timeline_capacity, capacity);
+        }
+    }
+
+    #[test]
+    fn intervals_have_units_and_limits() {
+        for (text, ms) in [("10ms", 10), ("100ms", 100), ("0.5s", 500), ("60s", 60_000)] {
+            assert_eq!(parse_interval(Some(text)).expect("valid"), Duration::from_millis(ms), "{text}");
+        }
+        for text in ["", "100", "ms", "s", "-1s", "1e3ms", "infs", "1 s", "1m", "1.2.3s"] {
+            assert!(matches!(parse_interval(Some(text)), Err(WrapError::NotADuration { .. })), "{text}");
+        }
+        for text in ["0ms", "9ms", "61s", "99999999999999999999999s"] {
+            assert!(matches!(parse_interval(Some(text)), Err(WrapError::Interval { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_and_labels_are_checked() {
+        let long = "a".repeat(65);
+        for name in ["", ".a", "a/b", "a b", "ä", long.as_str()] {
+            let result = Request { component: Some(name.into()), ..request() }.plan(None);
+            assert!(matches!(result, Err(WrapError::Component { .. })), "{name}");
+        }
+        let labels = |texts: &[&str]| parse_labels(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
+        assert_eq!(
+            labels(&["a=1=2", "b="]).expect("valid"),
+            BTreeMap::from([("a".into(), "1=2".into()), ("b".into(), "".into())])
+        );
+        assert!(matches!(labels(&["a=1", "a=2"]), Err(WrapError::LabelTwice { .. })));
+        for text in ["a", "=b", "a b=c", ""] {
+            assert!(matches!(labels(&[text]), Err(WrapError::Label { .. })), "{text}");
+        }
+        let many = vec!["a=1"; 65];
+        assert!(matches!(labels(&many), Err(WrapError::TooMany { got: 65, limit: 64, .. })));
+    }
+
+    #[test]
+    fn the_full_monitor_is_refused_by_name() {
+        let ask = |word: &str| Request { memory_monitor: Some(word.into()), ..request() }.plan(None);
+        assert!(matches!(ask("full"), Err(WrapError::MonitorNotBuilt { .. })));
+        assert!(matches!(ask("everything"), Err(WrapError::UnknownWord { .. })));
+        assert_eq!(ask("off").expect("known").monitor, Monitor::Off);
+    }
+}

@@ -1,0 +1,256 @@
+//! What did the command line of `ddo-sample` ask for?
+//!
+//! May use: `clap`, the standard library.
+//!
+//! Invariants: nothing is guessed; a value outside its range is refused with the range; what was not given is `None` or its
+//! documented default.
+
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Runs a model under the offload runtime and compares the result, bit for bit, with a run that has all weights in plain memory.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "ddo-sample", version)]
+pub struct SampleArgs {
+    /// The model to run.
+    pub model_kind: ModelKind,
+    /// The device; `host` imitates one in ordinary memory.
+    #[arg(long, value_enum, default_value_t = DriverKind::Host)]
+    pub driver: DriverKind,
+    /// Index of the device, for drivers that have several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: u32,
+    /// Device memory for weights: a share of the managed bytes (40%), a byte count, or a size (512MiB, 4GiB).
+    #[arg(long, value_name = "40%|BYTES|SIZE", default_value = "40%")]
+    pub ceiling: CeilingArg,
+    /// Where streamed weights are read from.
+    #[arg(long, value_enum, default_value_t = SourceArg::Auto)]
+    pub source: SourceArg,
+    /// Forward passes in a run.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub steps: u64,
+    /// Runs, each with a session of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub repeats: u64,
+    /// Rate of the imitated link in 10^9 bytes a second; as fast as memory if it is not given.
+    #[arg(long, value_name = "R")]
+    pub link_gb_per_second: Option<LinkRate>,
+    /// Page size of the imitated device in KiB, a power of two; 2048 is what CUDA uses.
+    #[arg(long, value_name = "N", default_value = "64")]
+    pub page_kib: PageKib,
+    /// Execution slots for streamed units, at least two.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=64))]
+    pub slots: u64,
+    /// The checkpoint: for minilm its folder or model.safetensors; for flux_shaped the file to use, made if it is missing.
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
+    /// Size of flux_shaped: its bytes as a share of the full model's 9.97 GB of BF16 (twice that in F32).
+    #[arg(long, value_name = "S", default_value = "0.001")]
+    pub scale: ScaleArg,
+}
+
+/// A model that can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum ModelKind {
+    /// The sentence encoder all-MiniLM-L6-v2.
+    Minilm,
+    /// Generated weights in the shapes of a Flux transformer.
+    FluxShaped,
+}
+
+/// A device driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DriverKind {
+    /// The imitation in ordinary memory.
+    Host,
+    /// An NVIDIA device.
+    Cuda,
+}
+
+/// Where streamed weights are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SourceArg {
+    /// The runtime chooses.
+    Auto,
+    /// The checkpoint file, mapped and registered in place.
+    Mapped,
+    /// Tensors in host memory.
+    Cpu,
+}
+
+/// A command-line value that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BadArg {
+    /// Not of a form that is understood.
+    #[error("{got:?} is not understood; {forms}")]
+    Form {
+        /// The text.
+        got: String,
+        /// The forms that are.
+        forms: &'static str,
+    },
+    /// A number outside its range.
+    #[error("{got} is outside the range; it must be {range}")]
+    Range {
+        /// The text.
+        got: String,
+        /// The range.
+        range: &'static str,
+    },
+}
+
+/// Device memory for weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CeilingArg {
+    /// A share of the managed bytes, in percent.
+    Percent(f64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// Rate of the imitated link, bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkRate(pub u64);
+
+/// Page size of the imitated device, in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageKib(pub u64);
+
+/// A share of a model's bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaleArg(pub f64);
+
+impl CeilingArg {
+    /// The ceiling in bytes for a component of `managed` bytes.
+    pub fn bytes_of(self, managed: u64) -> u64 {
+        match self {
+            CeilingArg::Percent(percent) => (managed as f64 * percent / 100.0) as u64,
+            CeilingArg::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// A plain decimal number: digits and at most one point. No sign, exponent, `inf` or `nan`.
+fn decimal(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.bytes().any(|b| b.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten().filter(|value: &f64| value.is_finite())
+}
+
+impl FromStr for CeilingArg {
+    type Err = BadArg;
+
+    fn from_str(text: &str) -> Result<Self, BadArg> {
+        const FORMS: &str = "write a share (40%), bytes (17033011), or a size in KiB, MiB or GiB (512MiB)";
+        let form = || BadArg::Form { got: text.into(), forms: FORMS };
+        let range = |range| BadArg::Range { got: text.into(), range };
+        let trimmed = text.trim();
+        if let Some(number) = trimmed.strip_suffix('%') {
+            let percent = decimal(number.trim_end()).ok_or_else(form)?;
+            let inside = percent > 0.0 && percent <= 100.0;
+            return if inside { Ok(CeilingArg::Percent(percent)) } else { Err(range("above 0% and at most 100%")) };
+        }
+        let units: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+        let sized = units.iter().find_map(|(unit, bytes)| trimmed.strip_suffix(unit).map(|number| (number.trim_end(), *bytes)));
+        let bytes = match sized {
+            Some((number, unit)) => decimal(number).ok_or_else(form)? * unit as f64,
+            None if trimmed.bytes().all(|b| b.is_ascii_digit()) && !trimmed.is_empty() => {
+                let bytes: u64 = trimmed.parse().map_err(|_| range("1 byte to 2^53 bytes"))?;
+                bytes as f64
+            }
+            None => return Err(form()),
+        };
+        let inside = (1.0..=9_007_199_254_740_992.0).contains(&bytes);
+        if inside { Ok(CeilingArg::Bytes(bytes as u64)) } else { Err(range("1 byte to 2^53 bytes")) }
+    }
+}
+
+impl FromStr for LinkRate {
+    type Err = BadArg;
+
+    fn from_str(text: &str) -> Result<Self, BadArg> {
+        let forms = "write 10^9 bytes a second as a plain number (0.5)";
+        let rate = decimal(text).ok_or_else(|| BadArg::Form { got: text.into(), forms })?;
+        if !(0.001..=10_000.0).contains(&rate) {
+            return Err(BadArg::Range { got: text.into(), range: "0.001 to 10000" });
+        }
+        Ok(LinkRate((rate * 1e9) as u64))
+    }
+}
+
+impl FromStr for PageKib {
+    type Err = BadArg;
+
+    fn from_str(text: &str) -> Result<Self, BadArg> {
+        let got = || text.into();
+        let kib: u64 = text.parse().map_err(|_| BadArg::Form { got: got(), forms: "write a whole number of KiB (64)" })?;
+        let inside = kib.is_power_of_two() && (4..=1 << 20).contains(&kib);
+        if inside { Ok(PageKib(kib)) } else { Err(BadArg::Range { got: got(), range: "a power of two, 4 to 1048576 (KiB)" }) }
+    }
+}
+
+impl FromStr for ScaleArg {
+    type Err = BadArg;
+
+    fn from_str(text: &str) -> Result<Self, BadArg> {
+        let scale = decimal(text).ok_or_else(|| BadArg::Form { got: text.into(), forms: "write a plain number (0.01)" })?;
+        let inside = (0.00001..=10.0).contains(&scale);
+        if inside { Ok(ScaleArg(scale)) } else { Err(BadArg::Range { got: text.into(), range: "0.00001 to 10" }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ceilings_are_read() {
+        let good = [
+            ("40%", CeilingArg::Percent(40.0)),
+            ("12.5 %", CeilingArg::Percent(12.5)),
+            ("100%", CeilingArg::Percent(100.0)),
+            ("17033011", CeilingArg::Bytes(17_033_011)),
+            ("4GiB", CeilingArg::Bytes(4 << 30)),
+            ("512MiB", CeilingArg::Bytes(512 << 20)),
+            ("1.5 GiB", CeilingArg::Bytes(3 << 29)),
+            ("64KiB", CeilingArg::Bytes(65_536)),
+        ];
+        for (text, want) in good {
+            assert_eq!(text.parse(), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_form_or_range() {
+        for text in ["", "%", "forty", "4G", "4GB", "4gib", "-1", "1e9", "nan%", "inf", "1.2.3GiB", "12.5", "GiB", "40%%"] {
+            assert!(matches!(text.parse::<CeilingArg>(), Err(BadArg::Form { .. })), "{text}");
+        }
+        for text in ["0", "0%", "101%", "0GiB", "99999999999999999999", "9000000000GiB"] {
+            assert!(matches!(text.parse::<CeilingArg>(), Err(BadArg::Range { .. })), "{text}");
+        }
+        let error = "0%".parse::<CeilingArg>().expect_err("nothing fits");
+        assert_eq!(error.to_string(), "0% is outside the range; it must be above 0% and at most 100%");
+        assert!("true".parse::<LinkRate>().is_err() && "0".parse::<LinkRate>().is_err() && "NaN".parse::<LinkRate>().is_err());
+        assert!("65".parse::<PageKib>().is_err() && "2".parse::<PageKib>().is_err());
+        assert!("0".parse::<ScaleArg>().is_err() && "11".parse::<ScaleArg>().is_err());
+    }
+
+    #[test]
+    fn a_share_is_of_the_managed_bytes() {
+        assert_eq!(CeilingArg::Percent(40.0).bytes_of(42_587_136), 17_034_854);
+        assert_eq!(CeilingArg::Bytes(5).bytes_of(100), 5);
+    }
+
+    #[test]
+    fn the_command_line_has_its_documented_defaults() {
+        let args = SampleArgs::try_parse_from(["ddo-sample", "minilm"]).expect("a model is enough");
+        assert_eq!((args.driver, args.source, args.slots, args.page_kib), (DriverKind::Host, SourceArg::Auto, 2, PageKib(64)));
+        assert_eq!((args.ceiling, args.link_gb_per_second), (CeilingArg::Percent(40.0), None));
+        let line = ["ddo-sample", "flux_shaped", "--ceiling", "1GiB", "--link-gb-per-second", "0.5", "--scale", "0.01"];
+        let args = SampleArgs::try_parse_from(line).expect("all known");
+        assert_eq!((args.model_kind, args.link_gb_per_second), (ModelKind::FluxShaped, Some(LinkRate(500_000_000))));
+        assert!(SampleArgs::try_parse_from(["ddo-sample", "minilm", "--steps", "0"]).is_err());
+        assert!(SampleArgs::try_parse_from(["ddo-sample", "gpt"]).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! How does the generated workload run under a ceiling? One job a block, folding every weight into a small state.
+//!
+//! May use: the session, the workload's shapes and fold, its resident reference.
+//!
+//! Invariants: each step starts from the same state, so each step has the same right answer.
+
+use super::{Outcome, RunError, Session, compare};
+use crate::args::SampleArgs;
+use crate::flux::{Dtype, FluxUnit, exact_scale, flux_shaped, flux_unit, initial_state, make_checkpoint, resident, width_for_scale};
+use ddo_recorder::{Checkpoint, Component, Job, UnitId, View};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Seed of the weights; any would do, one keeps checkpoints shared between programs.
+const SEED: u64 = 1;
+
+/// Where the checkpoint of a scale lies unless a path is given.
+fn default_path(target_dir: &Path, width: usize) -> PathBuf {
+    target_dir.join("models").join(format!("flux_shaped-{width}-f32.safetensors"))
+}
+
+/// Runs the steps asked for, making the checkpoint first if it is missing.
+pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunError> {
+    let path = args.model.clone().unwrap_or_else(|| default_path(target_dir, width_for_scale(args.scale.0)));
+    let made = make_checkpoint(&path, args.scale.0, Dtype::F32, SEED)?;
+    let want = resident(&path, made.width)?;
+    let checkpoint = Checkpoint::open(&path)?;
+    let component = Component::from_checkpoint("transformer", &checkpoint, |_| None)?;
+    let mut session = Session::open("transformer", component, args)?;
+    let blocks: Vec<(UnitId, Arc<FluxUnit>)> = flux_shaped(made.width)
+        .into_iter()
+        .map(|block| session.unit(&block.name).map(|unit| (unit.id, Arc::new(block))))
+        .collect::<Result<_, _>>()?;
+    let state = Arc::new(Mutex::new(Vec::new()));
+    for step in 0..args.steps {
+        *state.lock().unwrap_or_else(PoisonError::into_inner) = initial_state();
+        for (unit, block) in &blocks {
+            submit_block(&session, *unit, block, &state)?;
+        }
+        session.end_step(step)?;
+        session.wait()?;
+        compare(step, "the state", &state.lock().unwrap_or_else(PoisonError::into_inner), &want)?;
+    }
+    let share = exact_scale(made.width);
+    session.close(format!("flux_shaped, width {} (scale {share:.6}), F32", made.width), args)
+}
+
+/// Pins a block and submits its job.
+fn submit_block(session: &Session, unit: UnitId, block: &Arc<FluxUnit>, state: &Arc<Mutex<Vec<f32>>>) -> Result<(), RunError> {
+    let offload = &session.offload;
+    let guard = offload.unit(unit)?;
+    let views: Vec<View> = block.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
+    let (block, state) = (Arc::clone(block), Arc::clone(state));
+    let job = Job::host(move |context| {
+        let named = block.tensors.iter().zip(&views);
+        let weights = named.map(|(tensor, view)| Ok((tensor.name.as_str(), context.slice::<f32>(view)?)));
+        let weights = weights.collect::<Result<Vec<_>, ddo_recorder::JobError>>()?;
+        flux_unit(&weights, &mut state.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    });
+    offload.launch(offload.compute_stream(), guard, job)?;
+    Ok(())
+}
