@@ -324,4 +324,18 @@ impl Offload {
         self.inner.driver.stream_synchronize(stream)?;
         self.inner.raise_job_failure()
     }
+
+    /// Blocks until everything queued so far is done, uploads made ahead included: the boundary before a report that
+    /// is to be complete.
+    ///
+    /// # Errors
+    /// The driver's, or [`Error::Job`].
+    ///
+    /// # Cost
+    /// Waits for the compute stream, then for the upload stream.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.inner.driver.stream_synchronize(self.inner.compute)?;
+        self.inner.driver.stream_synchronize(self.inner.upload)?;
+        self.inner.raise_job_failure()
+    }
 }

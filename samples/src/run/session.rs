@@ -143,6 +143,8 @@ impl Recording {
         if let Some(journal) = self.journal {
             journal.finish();
         }
+        // Uploads made ahead for a next step are part of the timeline too.
+        offload.wait_idle()?;
         let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing) })?;
         self.run.write_report("final", &report)?;
         Ok(())
