@@ -1,2 +1,9 @@
-//! x
-#[test] fn a(){}
+//! The one test binary: the list of stories.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod checkpoint;
+mod runtime;
+mod support;
+mod tidy;
+mod tidy_rules;
+mod wrap;

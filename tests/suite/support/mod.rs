@@ -1,5 +1,8 @@
 //! What the stories share: built programs and scratch folders.
 
+pub(crate) mod ledger;
+pub(crate) mod small;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
