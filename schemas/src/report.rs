@@ -3,7 +3,7 @@
 use crate::section;
 use crate::sections::{CompletionCollection, Configuration, ExecutionTiming, State, Vmm};
 use crate::timeline::NativeTimeline;
-use crate::unit::Unit;
+use crate::unit::{Seconds, Unit};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -13,6 +13,9 @@ pub const ROUTE_DYNAMIC_OFFLOAD: &str = "dynamic_offload";
 section! {
     /// What happened while the route ran.
     pub struct Runtime at "runtime" {
+        observed_monotonic_seconds: Option<Seconds> = Unit::Seconds, Identity, Scope, "snapshot",
+            "Host monotonic time of this snapshot, on the clock of the manifest and of the timeline's epoch.",
+            "Use it to place records beside memory samples and stream windows.";
         state: State = Unit::Structure, Structure, Session, "snapshot",
             "Setup work and decisions.",
             "See its rows.";
