@@ -34,7 +34,11 @@ pub const MAX_NAME_CLAIMS: u32 = 1000;
 pub const MAX_SETTINGS_BYTES: usize = 64 << 10;
 /// Job failures kept until the host asks; later ones are counted only.
 pub const MAX_JOB_FAILURES: usize = 16;
-/// Pause between two completion queries while closing with a deadline, in microseconds.
-pub const CLOSE_POLL_MICROSECONDS: u64 = 50;
+/// Pause between two completion queries where a driver cannot wait with a deadline, in microseconds.
+pub const EVENT_POLL_MICROSECONDS: u64 = 50;
 /// Remarks about one checkpoint that are listed; further ones are counted.
 pub const MAX_CHECKPOINT_NOTES: usize = 1000;
+/// Tries of an access call that answers "not ready", each after one synchronisation of the context.
+pub const MAX_ACCESS_RETRIES: u32 = 4;
+/// Bytes registered at a time: whole segments, so that a refusal loses little.
+pub const REGISTRATION_SEGMENT_BYTES: u64 = 64 << 20;

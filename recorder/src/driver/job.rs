@@ -6,6 +6,7 @@ use crate::plan::checkpoint::Dtype;
 use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Host bytes with a lease on their owner; the owner lives until the last copy of them has run.
 #[derive(Clone)]
@@ -158,24 +159,40 @@ impl HostContext {
     }
 }
 
+/// Work that runs on the host.
+type HostWork = Box<dyn FnOnce(&HostContext) -> Result<(), JobError> + Send>;
+
 /// Work for a stream.
 #[non_exhaustive]
 pub enum Job {
     /// Runs on the host, in stream order.
-    Host(Box<dyn FnOnce(&HostContext) -> Result<(), JobError> + Send>),
+    Host {
+        /// The work.
+        work: HostWork,
+        /// The least time it is to take, for imitating a device; zero for as long as it takes.
+        lasting: Duration,
+    },
 }
 
 impl Job {
     /// Work that runs on the host, in stream order.
     pub fn host(work: impl FnOnce(&HostContext) -> Result<(), JobError> + Send + 'static) -> Job {
-        Job::Host(Box::new(work))
+        Job::Host { work: Box::new(work), lasting: Duration::ZERO }
+    }
+
+    /// The same work, lasting at least as long as a device would need; exactly as long in virtual time.
+    #[must_use]
+    pub fn lasting(self, least: Duration) -> Job {
+        match self {
+            Job::Host { work, .. } => Job::Host { work, lasting: least },
+        }
     }
 }
 
 impl Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Job::Host(_) => f.write_str("Job::Host"),
+            Job::Host { lasting, .. } => write!(f, "Job::Host(at least {lasting:?})"),
         }
     }
 }
@@ -222,10 +239,17 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// The least time that the work is to take.
+    pub(crate) fn lasting(&self) -> Duration {
+        match &self.job {
+            Job::Host { lasting, .. } => *lasting,
+        }
+    }
+
     /// Runs host work; a panic in it becomes a failure.
     pub(crate) fn run_host(self) {
         let Launch { job, grants, unit, failures } = self;
-        let Job::Host(work) = job;
+        let Job::Host { work, .. } = job;
         let context = HostContext::new(grants);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&context)));
         match outcome {

@@ -7,15 +7,20 @@
 //! it has run.
 
 pub mod compute;
+mod faulty;
 mod file;
 pub mod host;
 mod job;
+mod timed;
 
+pub use faulty::{Faulty, Script};
 pub use file::{FileIdentity, MappedFile, SourceFile};
-pub use host::{HostDriver, HostOptions};
+pub use host::{HostDriver, HostMode, HostOptions};
 pub use job::{Element, Grant, HostBytes, HostContext, Job, JobError, JobFailures, Launch, View};
+pub use timed::{CallStats, Timed, TimedReading};
 
 use std::fmt::{self, Debug};
+use std::time::Duration;
 
 /// An address in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +45,19 @@ pub struct StreamId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub u64);
 
+/// Host bytes registered for direct copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegistrationId(pub u64);
+
+/// What registered host bytes may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostAccess {
+    /// The device only reads them; needed for files mapped read-only.
+    ReadOnly,
+    /// The device may write them too.
+    ReadWrite,
+}
+
 /// Facts that do not change while the driver lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
@@ -51,6 +69,8 @@ pub struct DeviceFacts {
     pub clock: &'static str,
     /// Granularity of physical memory, in bytes.
     pub page_bytes: u64,
+    /// Whether host bytes that are mapped read-only can be registered.
+    pub read_only_registration: bool,
     /// Copy rate that is imitated, in bytes per second; `None` for a real link.
     pub link_bytes_per_second: Option<u64>,
 }
@@ -165,6 +185,15 @@ pub trait Driver: Send + Sync + Debug {
     /// Gives physical memory back once it is unmapped.
     fn memory_release(&self, memory: PhysicalId) -> DriverResult<()>;
 
+    /// Registers host bytes for direct copies; they must stay mapped until they are unregistered.
+    fn host_register(&self, bytes: &HostBytes, access: HostAccess) -> DriverResult<RegistrationId>;
+
+    /// Ends a registration; no copy may still read the bytes.
+    fn host_unregister(&self, registration: RegistrationId) -> DriverResult<()>;
+
+    /// Blocks until the device has run everything queued so far on all streams of the context.
+    fn context_synchronize(&self) -> DriverResult<()>;
+
     /// Creates a stream.
     fn stream_create(&self, priority: Priority) -> DriverResult<StreamId>;
 
@@ -192,6 +221,9 @@ pub trait Driver: Send + Sync + Debug {
     /// Blocks until the event's latest record has been passed.
     fn event_synchronize(&self, event: EventId) -> DriverResult<()>;
 
+    /// Blocks until the event's latest record has been passed, at most for the given time; false when it was not.
+    fn event_wait(&self, event: EventId, at_most: Duration) -> DriverResult<bool>;
+
     /// Gives the event back; work that refers to it still runs.
     fn event_destroy(&self, event: EventId) -> DriverResult<()>;
 
@@ -201,3 +233,79 @@ pub trait Driver: Send + Sync + Debug {
     /// Queues host-supplied work.
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()>;
 }
+
+/// Implements [`Driver`] for a wrapper with a field `inner` and a method `around(call, work)`.
+macro_rules! wrap_driver {
+    ($wrapper:ty) => {
+        impl $crate::driver::Driver for $wrapper {
+            fn facts(&self) -> $crate::driver::DeviceFacts {
+                self.inner.facts()
+            }
+            $crate::driver::wrapped! {
+                memory_info() -> $crate::driver::MemoryInfo;
+                address_reserve(bytes: u64) -> $crate::driver::DeviceAddress;
+                address_free(address: $crate::driver::DeviceAddress, bytes: u64) -> ();
+                memory_create(bytes: u64) -> $crate::driver::PhysicalId;
+                memory_map(address: $crate::driver::DeviceAddress, bytes: u64, memory: $crate::driver::PhysicalId) -> ();
+                memory_set_access(address: $crate::driver::DeviceAddress, bytes: u64) -> ();
+                memory_unmap(address: $crate::driver::DeviceAddress, bytes: u64) -> ();
+                memory_release(memory: $crate::driver::PhysicalId) -> ();
+                host_register(bytes: &$crate::driver::HostBytes, access: $crate::driver::HostAccess) -> $crate::driver::RegistrationId;
+                host_unregister(registration: $crate::driver::RegistrationId) -> ();
+                context_synchronize() -> ();
+                stream_create(priority: $crate::driver::Priority) -> $crate::driver::StreamId;
+                stream_destroy(stream: $crate::driver::StreamId) -> ();
+                stream_wait_event(stream: $crate::driver::StreamId, event: $crate::driver::EventId) -> ();
+                stream_synchronize(stream: $crate::driver::StreamId) -> ();
+                event_create(timing: bool) -> $crate::driver::EventId;
+                event_record(event: $crate::driver::EventId, stream: $crate::driver::StreamId) -> ();
+                event_query(event: $crate::driver::EventId) -> bool;
+                event_elapsed(from: $crate::driver::EventId, to: $crate::driver::EventId) -> $crate::driver::Elapsed;
+                event_synchronize(event: $crate::driver::EventId) -> ();
+                event_wait(event: $crate::driver::EventId, at_most: ::std::time::Duration) -> bool;
+                event_destroy(event: $crate::driver::EventId) -> ();
+                copy_to_device(to: $crate::driver::DeviceAddress, from: $crate::driver::HostBytes, stream: $crate::driver::StreamId) -> ();
+                launch(stream: $crate::driver::StreamId, launch: $crate::driver::Launch) -> ();
+            }
+        }
+    };
+}
+
+/// The methods of a wrapper: each goes through `around`.
+macro_rules! wrapped {
+    ($($name:ident($($argument:ident: $ty:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self, $($argument: $ty),*) -> $crate::driver::DriverResult<$result> {
+            self.around(stringify!($name), || self.inner.$name($($argument),*))
+        })*
+    };
+}
+
+pub(crate) use {wrap_driver, wrapped};
+
+/// Every call of [`Driver`] that can fail, in declaration order.
+pub const CALLS: [&str; 24] = [
+    "memory_info",
+    "address_reserve",
+    "address_free",
+    "memory_create",
+    "memory_map",
+    "memory_set_access",
+    "memory_unmap",
+    "memory_release",
+    "host_register",
+    "host_unregister",
+    "context_synchronize",
+    "stream_create",
+    "stream_destroy",
+    "stream_wait_event",
+    "stream_synchronize",
+    "event_create",
+    "event_record",
+    "event_query",
+    "event_elapsed",
+    "event_synchronize",
+    "event_wait",
+    "event_destroy",
+    "copy_to_device",
+    "launch",
+];

@@ -1,5 +1,6 @@
 //! The arena: one range of addresses for all units; only residents get memory under theirs.
 
+use super::{AccessRetries, map_fresh};
 use crate::driver::{DeviceAddress, Driver, DriverResult, PhysicalId};
 use crate::error::{Admission, Refusal};
 use std::ops::Range;
@@ -28,6 +29,7 @@ pub struct Arena {
     page_bytes: u64,
     pages: Vec<Option<PhysicalId>>,
     levels: ArenaLevels,
+    retries: Arc<AccessRetries>,
 }
 
 impl Arena {
@@ -35,13 +37,19 @@ impl Arena {
     ///
     /// # Errors
     /// The driver's.
-    pub fn reserve(driver: Arc<dyn Driver>, payload_bytes: u64, page_bytes: u64, ceiling_bytes: u64) -> DriverResult<Arena> {
+    pub fn reserve(
+        driver: Arc<dyn Driver>,
+        retries: Arc<AccessRetries>,
+        payload_bytes: u64,
+        page_bytes: u64,
+        ceiling_bytes: u64,
+    ) -> DriverResult<Arena> {
         let pages = payload_bytes.div_ceil(page_bytes).max(1);
         let virtual_bytes = pages.saturating_mul(page_bytes);
         let base = driver.address_reserve(virtual_bytes)?;
         let levels = ArenaLevels { virtual_bytes, ceiling_bytes, ..ArenaLevels::default() };
         let pages = (0..pages).map(|_| None).collect();
-        Ok(Arena { driver, base, page_bytes, pages, levels })
+        Ok(Arena { driver, base, page_bytes, pages, levels, retries })
     }
 
     /// Address of an offset.
@@ -89,16 +97,7 @@ impl Arena {
 
     fn map_page(&mut self, page: usize) -> DriverResult<()> {
         let address = self.address(page as u64 * self.page_bytes);
-        let memory = self.driver.memory_create(self.page_bytes)?;
-        if let Err(error) = self.driver.memory_map(address, self.page_bytes, memory) {
-            self.driver.memory_release(memory)?;
-            return Err(error);
-        }
-        if let Err(error) = self.driver.memory_set_access(address, self.page_bytes) {
-            self.driver.memory_unmap(address, self.page_bytes)?;
-            self.driver.memory_release(memory)?;
-            return Err(error);
-        }
+        let memory = map_fresh(&*self.driver, address, self.page_bytes, &self.retries)?;
         if let Some(entry) = self.pages.get_mut(page) {
             *entry = Some(memory);
         }

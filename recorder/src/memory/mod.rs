@@ -7,10 +7,14 @@
 
 mod arena;
 mod checkpoint;
+mod mapping;
+mod registration;
 mod slots;
 mod sources;
 
 pub use arena::{Arena, ArenaLevels};
 pub use checkpoint::Checkpoint;
+pub use mapping::{AccessRetries, map_fresh};
+pub use registration::Registrations;
 pub use slots::{Holding, SlotPool};
 pub use sources::{HostTensor, SourceBytes, SourceKind, Sources};

@@ -1,5 +1,6 @@
 //! Execution slots: fixed places that streamed units take turns in.
 
+use super::{AccessRetries, map_fresh};
 use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId};
 use std::sync::Arc;
 
@@ -38,36 +39,20 @@ impl SlotPool {
     ///
     /// # Errors
     /// The driver's; memory mapped so far is given back.
-    pub fn map(driver: Arc<dyn Driver>, count: u64, slot_bytes: u64) -> DriverResult<SlotPool> {
+    pub fn map(driver: Arc<dyn Driver>, retries: &AccessRetries, count: u64, slot_bytes: u64) -> DriverResult<SlotPool> {
         let reserved_bytes = count.saturating_mul(slot_bytes);
         let base = if count == 0 { DeviceAddress(0) } else { driver.address_reserve(reserved_bytes)? };
         let mut pool = SlotPool { driver, base, slot_bytes, slots: Vec::new(), turns: 0, reserved_bytes };
         for index in 0..count {
-            pool.slots.push(Slot::default());
-            if let Err(error) = pool.map_slot(index as usize) {
-                pool.release()?;
-                return Err(error);
+            match map_fresh(&*pool.driver, pool.address(index as usize), slot_bytes, retries) {
+                Ok(memory) => pool.slots.push(Slot { memory: Some(memory), ..Slot::default() }),
+                Err(error) => {
+                    pool.release()?;
+                    return Err(error);
+                }
             }
         }
         Ok(pool)
-    }
-
-    fn map_slot(&mut self, index: usize) -> DriverResult<()> {
-        let address = self.address(index);
-        let memory = self.driver.memory_create(self.slot_bytes)?;
-        if let Err(error) = self.driver.memory_map(address, self.slot_bytes, memory) {
-            self.driver.memory_release(memory)?;
-            return Err(error);
-        }
-        if let Err(error) = self.driver.memory_set_access(address, self.slot_bytes) {
-            self.driver.memory_unmap(address, self.slot_bytes)?;
-            self.driver.memory_release(memory)?;
-            return Err(error);
-        }
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.memory = Some(memory);
-        }
-        Ok(())
     }
 
     /// First byte of a slot.

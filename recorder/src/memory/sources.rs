@@ -184,6 +184,15 @@ impl Sources {
         mapped.sum()
     }
 
+    /// A lease on part of a mapped file, at most `bytes` and at most to its end; `None` past the end or for a file
+    /// that is not mapped.
+    pub fn mapped_stretch(&self, file: usize, start: u64, bytes: u64) -> Option<HostBytes> {
+        let SourceBytes::Mapped(map) = self.files.get(file)? else { return None };
+        let length = map.bytes().checked_sub(start)?.min(bytes);
+        let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::<MappedFile>::clone(map);
+        HostBytes::new(owner, start, length).filter(|stretch| stretch.bytes() > 0)
+    }
+
     /// A lease on source bytes; `None` when they lie outside what was opened.
     pub fn lease(&self, source: ParameterSource, bytes: u64) -> Option<HostBytes> {
         match source {

@@ -102,7 +102,7 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         fast_cpu_source_bytes: Some(inner.bindings.memory_bytes),
         fast_cpu_source_dma_bytes: cpu_source.then_some(cpu_dma),
         fast_mapped_source_mapped_bytes: mapped.then(|| inner.sources.mapped_bytes()),
-        fast_mapped_source_registered_bytes: mapped.then_some(0),
+        fast_mapped_source_registered_bytes: mapped.then_some(levels.registered_bytes),
         fast_mapped_source_dma_bytes: mapped.then_some(file_bytes),
         fast_transfer_batch_submissions: count(&counters.batch_submissions),
         fast_transfer_copies: count(&counters.copies),

@@ -8,7 +8,7 @@ use crate::config::{OffloadConfig, SourceChoice};
 use crate::driver::{DeviceFacts, Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
 use crate::error::{Error, Result};
 use crate::limits::{ARENA_ALIGNMENT_BYTES, SLOT_ALIGNMENT_BYTES};
-use crate::memory::{Arena, Checkpoint, HostTensor, SlotPool, SourceKind, Sources};
+use crate::memory::{AccessRetries, Arena, Checkpoint, HostTensor, Registrations, SlotPool, SourceKind, Sources};
 use crate::plan::{Layout, Parameter, ParameterSource, PassOrder, PlannedUnit, ResidencyPlan, UnitSize, Units};
 use crate::plan::{execution_units, plan_residency};
 use crate::transfer::{BatchTensor, EventPool, TicketLedger};
@@ -54,11 +54,20 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     action("vmm_fast_native_resources", start, 0);
 
     let start = clock.now();
-    let memory = map_memory(&driver, &planned, facts.page_bytes);
+    let retries = Arc::new(AccessRetries::default());
+    let memory = map_memory(&driver, &retries, &planned, facts.page_bytes);
     let (arena, slots) = memory.inspect_err(|_| {
         let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
     })?;
     action("vmm_fast_attach_native_model_arena", start, planned.managed_bytes);
+
+    let mut registrations = Registrations::new(Arc::clone(&driver));
+    if facts.read_only_registration && sources.kind() == SourceKind::Mapped {
+        let start = clock.now();
+        let ranges = component.checkpoint.as_ref().map(|checkpoint| managed_ranges(checkpoint, &planned.units));
+        registrations.register(&sources, &ranges.unwrap_or_default());
+        action("vmm_fast_register_mapped_source", start, registrations.registered_bytes());
+    }
 
     let state = State {
         arena,
@@ -69,6 +78,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         tickets: TicketLedger::default(),
         running: Default::default(),
         events: EventPool::new(Arc::clone(&driver)),
+        registrations,
         quarantined_arena_bytes: 0,
         poisoned: None,
         deferred: None,
@@ -84,6 +94,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         checkpoint: component.checkpoint,
         counters: Counters::default(),
         failures: Arc::new(JobFailures::default()),
+        retries,
         marks: MarksSlot::default(),
         state: Mutex::new(state),
         clock: config.clock,
@@ -209,11 +220,11 @@ fn create_streams(driver: &dyn Driver) -> Result<(StreamId, StreamId)> {
     }
 }
 
-fn map_memory(driver: &Arc<dyn Driver>, planned: &Planned, page_bytes: u64) -> Result<(Arena, SlotPool)> {
+fn map_memory(driver: &Arc<dyn Driver>, retries: &Arc<AccessRetries>, planned: &Planned, page_bytes: u64) -> Result<(Arena, SlotPool)> {
     let residency = &planned.residency;
     let ceiling = residency.arena_ceiling_bytes;
-    let mut arena = Arena::reserve(Arc::clone(driver), planned.layout.arena_bytes, page_bytes, ceiling)?;
-    match SlotPool::map(Arc::clone(driver), residency.slots, residency.slot_bytes) {
+    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(retries), planned.layout.arena_bytes, page_bytes, ceiling)?;
+    match SlotPool::map(Arc::clone(driver), retries, residency.slots, residency.slot_bytes) {
         Ok(slots) => Ok((arena, slots)),
         Err(error) => {
             arena.release()?;

@@ -1,9 +1,8 @@
 //! Closing: completion proof, unmap, release, addresses, events, streams - in this order, written here once.
 
 use super::state::{Inner, Offload, State};
-use crate::driver::{Driver, DriverResult, EventId};
+use crate::driver::DriverResult;
 use crate::error::{Error, Result};
-use crate::limits::CLOSE_POLL_MICROSECONDS;
 use std::time::{Duration, Instant};
 
 /// How a session ended.
@@ -72,7 +71,7 @@ impl Inner {
         let fence = self.driver.event_create(false)?;
         let drained: Result<bool> = [self.compute, self.upload].into_iter().try_fold(true, |all, stream| {
             self.driver.event_record(fence, stream)?;
-            Ok(all && wait_until(&*self.driver, fence, until)?)
+            Ok(all && self.driver.event_wait(fence, until.saturating_duration_since(Instant::now()))?)
         });
         let destroyed = self.driver.event_destroy(fence);
         let drained = drained?;
@@ -86,21 +85,10 @@ impl Inner {
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
+        keep(state.registrations.release());
         keep(state.events.close());
         keep(self.driver.stream_destroy(self.upload));
         keep(self.driver.stream_destroy(self.compute));
-    }
-}
-
-fn wait_until(driver: &dyn Driver, event: EventId, until: Instant) -> Result<bool> {
-    loop {
-        if driver.event_query(event)? {
-            return Ok(true);
-        }
-        if Instant::now() >= until {
-            return Ok(false);
-        }
-        std::thread::sleep(Duration::from_micros(CLOSE_POLL_MICROSECONDS));
     }
 }
 
@@ -113,7 +101,7 @@ impl Drop for Inner {
         }
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {
-            let _ = state.slots.release().and(state.arena.release()).and(state.events.close());
+            let _ = state.slots.release().and(state.arena.release()).and(state.registrations.release()).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.
         if idle {

@@ -25,6 +25,8 @@ pub struct Levels {
     pub pinned_units: u64,
     /// Bytes that may never be used again.
     pub quarantined_bytes: u64,
+    /// Source bytes registered for direct copies.
+    pub registered_bytes: u64,
     /// Passes that taught an order.
     pub passes: u64,
     /// Passes that left the learned order.
@@ -45,6 +47,7 @@ impl Inner {
             live_tickets: state.tickets.live(),
             pinned_units: state.residence.iter().filter(|residence| residence.pins > 0).count() as u64,
             quarantined_bytes: state.quarantined_bytes(),
+            registered_bytes: state.registrations.registered_bytes(),
             passes: state.order.passes(),
             mismatches: state.order.mismatches(),
         }

@@ -4,7 +4,7 @@ use super::Counters;
 use super::marks::MarksSlot;
 use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Arena, Checkpoint, HostTensor, SlotPool, Sources};
+use crate::memory::{AccessRetries, Arena, Checkpoint, HostTensor, Registrations, SlotPool, Sources};
 use crate::meter::Clock;
 use crate::plan::PassOrder;
 use crate::plan::checkpoint::Dtype;
@@ -94,6 +94,7 @@ pub(crate) struct State {
     pub(crate) tickets: TicketLedger,
     pub(crate) running: VecDeque<Running>,
     pub(crate) events: EventPool,
+    pub(crate) registrations: Registrations,
     /// Arena bytes that may never be used again.
     pub(crate) quarantined_arena_bytes: u64,
     /// The first failure that could not be bounded.
@@ -120,6 +121,7 @@ pub(crate) struct Inner {
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) counters: Counters,
     pub(crate) failures: Arc<JobFailures>,
+    pub(crate) retries: Arc<AccessRetries>,
     pub(crate) marks: MarksSlot,
     pub(crate) configuration: Configuration,
     pub(crate) state_report: StateReport,

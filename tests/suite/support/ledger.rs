@@ -1,11 +1,13 @@
 //! A driver wrapper for every runtime test: counts calls, holds the weight ceiling, catches double frees.
 
 use ddo_recorder::driver::{
-    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostBytes, Launch, MemoryInfo, PhysicalId, Priority, StreamId,
+    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId, Priority,
+    RegistrationId, StreamId,
 };
 use ddo_recorder::{HostDriver, HostOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What the wrapper saw.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,7 @@ pub(crate) struct Seen {
     reserved: BTreeMap<u64, u64>,
     events: BTreeSet<EventId>,
     streams: BTreeSet<StreamId>,
+    registrations: BTreeSet<RegistrationId>,
     pub(crate) mapped_bytes: u64,
     pub(crate) peak_mapped_bytes: u64,
     pub(crate) copied_bytes: u64,
@@ -29,13 +32,14 @@ impl Seen {
         assert!(self.reserved.is_empty(), "addresses left: {:?}", self.reserved);
         assert!(self.events.is_empty(), "events left: {:?}", self.events);
         assert!(self.streams.is_empty(), "streams left: {:?}", self.streams);
+        assert!(self.registrations.is_empty(), "registrations left: {:?}", self.registrations);
     }
 }
 
 /// The wrapper. All device memory of these tests holds weights, so the ceiling is the ceiling of all mapped bytes.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    inner: Arc<HostDriver>,
+    inner: Arc<dyn Driver>,
     ceiling_bytes: u64,
     seen: Mutex<Seen>,
     corrupt: Mutex<Option<u64>>,
@@ -44,7 +48,11 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Wraps a host driver; mapped memory above `ceiling_bytes` fails the test.
     pub(crate) fn new(options: HostOptions, ceiling_bytes: u64) -> Arc<Ledger> {
-        let inner = HostDriver::new(options).expect("a host driver");
+        Ledger::over(HostDriver::new(options).expect("a host driver"), ceiling_bytes)
+    }
+
+    /// Wraps any driver.
+    pub(crate) fn over(inner: Arc<dyn Driver>, ceiling_bytes: u64) -> Arc<Ledger> {
         Arc::new(Ledger { inner, ceiling_bytes, seen: Mutex::default(), corrupt: Mutex::default() })
     }
 
@@ -122,6 +130,26 @@ impl Driver for Ledger {
             assert!(seen.created.remove(&memory).is_some(), "released memory was created, once");
             assert!(seen.mapped.values().all(|(_, id)| *id != memory), "memory is unmapped before it is released");
         })
+    }
+
+    fn host_register(&self, bytes: &HostBytes, access: HostAccess) -> DriverResult<RegistrationId> {
+        self.note("host_register", self.inner.host_register(bytes, access), |seen, id| {
+            seen.registrations.insert(*id);
+        })
+    }
+
+    fn host_unregister(&self, registration: RegistrationId) -> DriverResult<()> {
+        self.note("host_unregister", self.inner.host_unregister(registration), |seen, ()| {
+            assert!(seen.registrations.remove(&registration), "an ended registration was live, once");
+        })
+    }
+
+    fn context_synchronize(&self) -> DriverResult<()> {
+        self.note("context_synchronize", self.inner.context_synchronize(), |_, ()| {})
+    }
+
+    fn event_wait(&self, event: EventId, at_most: Duration) -> DriverResult<bool> {
+        self.note("event_wait", self.inner.event_wait(event, at_most), |_, _| {})
     }
 
     fn stream_create(&self, priority: Priority) -> DriverResult<StreamId> {

@@ -182,6 +182,16 @@ impl Machine {
         }
     }
 
+    /// Streams that could start an operation now, oldest first.
+    pub(super) fn ready_streams(&self) -> Vec<StreamId> {
+        self.streams.keys().copied().filter(|stream| self.ready(*stream)).collect()
+    }
+
+    /// Operations queued so far on every stream.
+    pub(super) fn all_enqueued(&self) -> Vec<(StreamId, u64)> {
+        self.streams.iter().map(|(id, stream)| (*id, stream.enqueued)).collect()
+    }
+
     /// Takes the next operation of a ready stream.
     pub(super) fn start(&mut self, id: StreamId) -> Option<Op> {
         if !self.ready(id) {

@@ -7,27 +7,52 @@
 //! | file | question |
 //! |---|---|
 //! | `machine` | what may run next? (pure; an executor drives it) |
+//! | `executor` | what do all executors share? |
 //! | `threaded` | who runs it? one worker thread a stream, real time |
+//! | `stepped` | the same in virtual time, one operation after another, picked by a seed |
 //! | `memory` | where is device memory? |
 
+mod executor;
 mod machine;
 mod memory;
+mod registered;
+mod stepped;
 mod threaded;
 
 use super::{
-    DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostBytes, HostContext,
-    Launch, MemoryInfo, PhysicalId, Priority, StreamId,
+    DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostAccess, HostBytes,
+    HostContext, Launch, MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
 };
+use crate::meter::Nanos;
 use crate::limits::{HOST_DEVICE_BYTES, HOST_PAGE_BYTES, SPARE_MAPPINGS};
 use machine::Op;
 use memory::HostMemory;
 use std::sync::Arc;
 use std::time::Duration;
-use threaded::Executor;
+use executor::Executor;
+use registered::Registered;
+
+/// Who runs the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostMode {
+    /// A worker thread a stream, in real time.
+    #[default]
+    Threaded,
+    /// Virtual time in integer nanoseconds. Work runs only while the host waits, and always in the same way.
+    Stepped,
+    /// Virtual time; at every call of the host, and among ready streams, the seed decides what runs next and when its
+    /// effect shows. The same seed gives the same run.
+    Interleaved {
+        /// The seed.
+        seed: u64,
+    },
+}
 
 /// Settings of the host driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOptions {
+    /// Who runs the streams.
+    pub mode: HostMode,
     /// Granularity of device memory, in bytes: a power of two and a multiple of the system's page size.
     pub page_bytes: u64,
     /// Device memory, in bytes.
@@ -38,16 +63,20 @@ pub struct HostOptions {
     pub link_latency: Duration,
     /// Most mappings to hold; `None` takes the kernel's limit less a reserve.
     pub mapping_limit: Option<u64>,
+    /// Most host bytes to register; `None` for no limit.
+    pub registration_limit_bytes: Option<u64>,
 }
 
 impl Default for HostOptions {
     fn default() -> HostOptions {
         HostOptions {
+            mode: HostMode::Threaded,
             page_bytes: HOST_PAGE_BYTES,
             device_bytes: HOST_DEVICE_BYTES,
             link_bytes_per_second: None,
             link_latency: Duration::ZERO,
             mapping_limit: None,
+            registration_limit_bytes: None,
         }
     }
 }
@@ -58,6 +87,7 @@ pub struct HostDriver {
     options: HostOptions,
     memory: Arc<HostMemory>,
     executor: Executor,
+    registered: Registered,
 }
 
 impl HostDriver {
@@ -77,8 +107,14 @@ impl HostDriver {
         }
         let limit = options.mapping_limit.unwrap_or_else(|| memory::kernel_mapping_limit().saturating_sub(SPARE_MAPPINGS));
         let memory = Arc::new(HostMemory::new(options.page_bytes, options.device_bytes, limit)?);
-        let executor = Executor::new(options.link_bytes_per_second, options.link_latency);
-        Ok(Arc::new(HostDriver { options, memory, executor }))
+        let executor = Executor::new(options.mode, options.link_bytes_per_second, options.link_latency, Arc::clone(&memory));
+        let registered = Registered::new(options.registration_limit_bytes);
+        Ok(Arc::new(HostDriver { options, memory, executor, registered }))
+    }
+
+    /// The time that streams see: virtual in the stepped modes, since the driver's start otherwise, in nanoseconds.
+    pub fn stream_time(&self) -> Nanos {
+        Nanos(self.executor.now())
     }
 
     /// Runs of device memory that the kernel sees as separate mappings; neighbours merge.
@@ -99,6 +135,7 @@ impl Driver for HostDriver {
             name: "host memory".into(),
             clock: "host_stream",
             page_bytes: self.options.page_bytes,
+            read_only_registration: true,
             link_bytes_per_second: self.options.link_bytes_per_second,
         }
     }
@@ -135,8 +172,20 @@ impl Driver for HostDriver {
         self.memory.release(memory)
     }
 
+    fn host_register(&self, bytes: &HostBytes, _access: HostAccess) -> DriverResult<RegistrationId> {
+        self.registered.register(bytes)
+    }
+
+    fn host_unregister(&self, registration: RegistrationId) -> DriverResult<()> {
+        self.registered.unregister(registration)
+    }
+
+    fn context_synchronize(&self) -> DriverResult<()> {
+        self.executor.context_synchronize()
+    }
+
     fn stream_create(&self, priority: Priority) -> DriverResult<StreamId> {
-        self.executor.stream_create(priority, Arc::clone(&self.memory))
+        self.executor.stream_create(priority)
     }
 
     fn stream_destroy(&self, stream: StreamId) -> DriverResult<()> {
@@ -144,7 +193,7 @@ impl Driver for HostDriver {
     }
 
     fn stream_wait_event(&self, stream: StreamId, event: EventId) -> DriverResult<()> {
-        self.executor.wait_event(stream, event)
+        self.executor.change(|machine| machine.wait_event(stream, event))
     }
 
     fn stream_synchronize(&self, stream: StreamId) -> DriverResult<()> {
@@ -152,35 +201,40 @@ impl Driver for HostDriver {
     }
 
     fn event_create(&self, timing: bool) -> DriverResult<EventId> {
-        Ok(self.executor.event_create(timing))
+        self.executor.change(|machine| Ok(machine.event_create(timing)))
     }
 
     fn event_record(&self, event: EventId, stream: StreamId) -> DriverResult<()> {
-        self.executor.record(event, stream)
+        self.executor.change(|machine| machine.record(event, stream))
     }
 
     fn event_query(&self, event: EventId) -> DriverResult<bool> {
-        self.executor.event_query(event)
+        self.executor.change(|machine| machine.passed(event, "event_query"))
     }
 
     fn event_elapsed(&self, from: EventId, to: EventId) -> DriverResult<Elapsed> {
-        self.executor.event_elapsed(from, to)
+        let nanoseconds = self.executor.look(|machine| machine.elapsed(from, to))?;
+        Ok(Elapsed { seconds: nanoseconds as f64 / 1e9, resolution_seconds: 1e-9 })
     }
 
     fn event_synchronize(&self, event: EventId) -> DriverResult<()> {
         self.executor.event_synchronize(event)
     }
 
+    fn event_wait(&self, event: EventId, at_most: Duration) -> DriverResult<bool> {
+        self.executor.event_wait(event, at_most)
+    }
+
     fn event_destroy(&self, event: EventId) -> DriverResult<()> {
-        self.executor.event_destroy(event)
+        self.executor.change(|machine| machine.event_destroy(event))
     }
 
     fn copy_to_device(&self, to: DeviceAddress, from: HostBytes, stream: StreamId) -> DriverResult<()> {
         self.memory.check_accessible("copy_to_device", to, from.bytes())?;
-        self.executor.enqueue("copy_to_device", stream, Op::Copy { to, from })
+        self.executor.change(|machine| machine.enqueue("copy_to_device", stream, Op::Copy { to, from }))
     }
 
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {
-        self.executor.enqueue("launch", stream, Op::Work(launch))
+        self.executor.change(|machine| machine.enqueue("launch", stream, Op::Work(launch)))
     }
 }

@@ -1,6 +1,6 @@
 //! The threaded executor: one named worker a stream, real time, one link that all copies share.
 
-use super::super::{DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, Priority, StreamId};
+use super::super::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
 use std::collections::BTreeMap;
@@ -49,14 +49,6 @@ impl Shared {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn wait_until(&self, done: impl Fn(&Machine) -> bool) -> DriverResult<()> {
-        let mut machine = self.lock();
-        while !done(&machine) {
-            machine = self.changed.wait(machine).unwrap_or_else(PoisonError::into_inner);
-        }
-        Ok(())
-    }
-
     fn work(&self, stream: StreamId, memory: &HostMemory) {
         loop {
             let mut machine = self.lock();
@@ -84,7 +76,12 @@ impl Shared {
                 None
             }
             Op::Work(launch) => {
+                let (start, least) = (Instant::now(), launch.lasting());
                 launch.run_host();
+                // Work that imitates a device's keeps its stream busy for as long as it declares.
+                if let Some(rest) = least.checked_sub(start.elapsed()) {
+                    std::thread::sleep(rest);
+                }
                 None
             }
             Op::Record { event, number } => Some((event, number)),
@@ -93,98 +90,83 @@ impl Shared {
     }
 }
 
-/// Streams, events and their workers.
+/// Workers of all streams.
 #[derive(Debug)]
-pub(super) struct Executor {
+pub(super) struct Threaded {
     shared: Arc<Shared>,
+    memory: Arc<HostMemory>,
     workers: Mutex<BTreeMap<StreamId, JoinHandle<()>>>,
 }
 
-impl Executor {
-    pub(super) fn new(link_bytes_per_second: Option<u64>, latency: Duration) -> Executor {
+impl Threaded {
+    pub(super) fn new(link_bytes_per_second: Option<u64>, latency: Duration, memory: Arc<HostMemory>) -> Threaded {
         let link = Link { bytes_per_second: link_bytes_per_second, latency, turn: Mutex::new(()) };
         let shared = Shared { machine: Mutex::default(), changed: Condvar::new(), start: Instant::now(), link };
-        Executor { shared: Arc::new(shared), workers: Mutex::default() }
+        Threaded { shared: Arc::new(shared), memory, workers: Mutex::default() }
     }
 
-    pub(super) fn stream_create(&self, _priority: Priority, memory: Arc<HostMemory>) -> DriverResult<StreamId> {
-        let id = self.shared.lock().stream_create();
-        let shared = Arc::clone(&self.shared);
-        let worker = std::thread::Builder::new().name(format!("ddo-stream-{}", id.0)).spawn(move || shared.work(id, &memory));
-        match worker {
+    fn workers(&self) -> MutexGuard<'_, BTreeMap<StreamId, JoinHandle<()>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn start_worker(&self, stream: StreamId) -> DriverResult<()> {
+        let (shared, memory) = (Arc::clone(&self.shared), Arc::clone(&self.memory));
+        let builder = std::thread::Builder::new().name(format!("ddo-stream-{}", stream.0));
+        match builder.spawn(move || shared.work(stream, &memory)) {
             Ok(handle) => {
-                self.workers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, handle);
-                Ok(id)
+                self.workers().insert(stream, handle);
+                Ok(())
             }
             Err(error) => {
-                self.shared.lock().stream_remove(id);
+                self.shared.lock().stream_remove(stream);
                 Err(DriverError::new("stream_create", DriverErrorKind::System, error))
             }
         }
     }
 
-    pub(super) fn stream_destroy(&self, stream: StreamId) -> DriverResult<()> {
-        self.shared.lock().stream_close(stream)?;
-        self.shared.changed.notify_all();
-        let worker = self.workers.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
-        let joined = worker.map(JoinHandle::join);
-        self.shared.lock().stream_remove(stream);
-        match joined {
+    /// Waits for the worker of a closing stream.
+    pub(super) fn join_worker(&self, stream: StreamId) -> DriverResult<()> {
+        let worker = self.workers().remove(&stream);
+        match worker.map(JoinHandle::join) {
             Some(Err(_)) => Err(DriverError::new("stream_destroy", DriverErrorKind::System, "the stream's worker panicked")),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn enqueue(&self, call: &'static str, stream: StreamId, op: Op) -> DriverResult<()> {
-        self.change(|machine| machine.enqueue(call, stream, op))
-    }
-
-    pub(super) fn record(&self, event: EventId, stream: StreamId) -> DriverResult<()> {
-        self.change(|machine| machine.record(event, stream))
-    }
-
-    pub(super) fn wait_event(&self, stream: StreamId, event: EventId) -> DriverResult<()> {
-        self.change(|machine| machine.wait_event(stream, event))
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Machine) -> DriverResult<T>) -> DriverResult<T> {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Machine) -> DriverResult<T>) -> DriverResult<T> {
         let result = change(&mut self.shared.lock());
         self.shared.changed.notify_all();
         result
     }
 
-    pub(super) fn stream_synchronize(&self, stream: StreamId) -> DriverResult<()> {
-        let count = self.shared.lock().enqueued("stream_synchronize", stream)?;
-        self.shared.wait_until(|machine| machine.finished(stream, count))
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Machine) -> T) -> T {
+        look(&mut self.shared.lock())
     }
 
-    pub(super) fn event_create(&self, timing: bool) -> EventId {
-        self.shared.lock().event_create(timing)
+    pub(super) fn wait_until(&self, done: impl Fn(&Machine) -> bool) {
+        let mut machine = self.shared.lock();
+        while !done(&machine) {
+            machine = self.shared.changed.wait(machine).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
-    pub(super) fn event_query(&self, event: EventId) -> DriverResult<bool> {
-        self.shared.lock().passed(event, "event_query")
+    /// Waits until the condition holds, at most for the given time; whether it does.
+    pub(super) fn wait_at_most(&self, at_most: Duration, done: impl Fn(&Machine) -> bool) -> bool {
+        let machine = self.shared.lock();
+        let waited = self.shared.changed.wait_timeout_while(machine, at_most, |machine| !done(machine));
+        let (machine, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        done(&machine)
     }
 
-    pub(super) fn event_synchronize(&self, event: EventId) -> DriverResult<()> {
-        let number = self.shared.lock().recorded(event, "event_synchronize")?;
-        self.shared.wait_until(|machine| machine.passed_record(event, number))
-    }
-
-    pub(super) fn event_elapsed(&self, from: EventId, to: EventId) -> DriverResult<Elapsed> {
-        let nanoseconds = self.shared.lock().elapsed(from, to)?;
-        Ok(Elapsed { seconds: nanoseconds as f64 / 1e9, resolution_seconds: 1e-9 })
-    }
-
-    pub(super) fn event_destroy(&self, event: EventId) -> DriverResult<()> {
-        self.shared.lock().event_destroy(event)
+    pub(super) fn now(&self) -> u64 {
+        self.shared.now()
     }
 }
 
-impl Drop for Executor {
+impl Drop for Threaded {
     /// Lets the workers end by themselves: dropping never blocks on work in flight.
     fn drop(&mut self) {
-        let streams: Vec<StreamId> = self.workers.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+        let streams: Vec<StreamId> = self.workers().keys().copied().collect();
         let mut machine = self.shared.lock();
         for stream in streams {
             let _ = machine.stream_close(stream);
