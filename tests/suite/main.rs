@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod runtime;
+mod simulation;
 mod support;
 mod tidy;
 mod tidy_rules;

@@ -217,6 +217,10 @@ impl Driver for Ledger {
         self.note("copy_to_device", self.inner.copy_to_device(to, from, stream), |seen, ()| seen.copied_bytes += bytes)
     }
 
+    fn read_device(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        self.note("read_device", self.inner.read_device(from, bytes), |_, _| {})
+    }
+
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {
         self.note("launch", self.inner.launch(stream, launch), |_, ()| {})
     }

@@ -1,7 +1,9 @@
 //! What the stories share: built programs and scratch folders.
 
+pub(crate) mod ffi;
 pub(crate) mod ledger;
 pub(crate) mod small;
+pub(crate) mod tiny;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -340,6 +340,13 @@ impl HostMemory {
         Ok(())
     }
 
+    /// Copies device memory out; no work may be writing there.
+    pub(super) fn read(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        self.check_accessible("read_device", from, bytes)?;
+        let quiet = HostContext::new(Vec::new());
+        Ok(slice(from, bytes, &quiet).to_vec())
+    }
+
     /// Writes into device memory, as the copy engine would: an unmapped page is a fault.
     pub(super) fn write(&self, to: DeviceAddress, from: &[u8]) {
         // SAFETY: the destination was mapped and accessible when the copy was queued, and the session keeps it mapped

@@ -234,6 +234,11 @@ impl Driver for HostDriver {
         self.executor.change(|machine| machine.enqueue("copy_to_device", stream, Op::Copy { to, from }))
     }
 
+    fn read_device(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        self.executor.context_synchronize()?;
+        self.memory.read(from, bytes)
+    }
+
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {
         self.executor.change(|machine| machine.enqueue("launch", stream, Op::Work(launch)))
     }
