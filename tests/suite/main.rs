@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod checkpoint;
+mod faults;
 mod runtime;
 mod simulation;
 mod support;

@@ -8,7 +8,7 @@ use crate::config::{OffloadConfig, SourceChoice};
 use crate::driver::{DeviceFacts, Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
 use crate::error::{Error, Result};
 use crate::limits::{ARENA_ALIGNMENT_BYTES, SLOT_ALIGNMENT_BYTES};
-use crate::memory::{AccessRetries, Arena, Checkpoint, HostTensor, Registrations, SlotPool, SourceKind, Sources};
+use crate::memory::{MappingBook, Arena, Checkpoint, HostTensor, Registrations, SlotPool, SourceKind, Sources};
 use crate::plan::{Layout, Parameter, ParameterSource, PassOrder, PlannedUnit, ResidencyPlan, UnitSize, Units};
 use crate::plan::{execution_units, plan_residency};
 use crate::transfer::{BatchTensor, EventPool, TicketLedger};
@@ -54,8 +54,8 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     action("vmm_fast_native_resources", start, 0);
 
     let start = clock.now();
-    let retries = Arc::new(AccessRetries::default());
-    let memory = map_memory(&driver, &retries, &planned, facts.page_bytes);
+    let book = Arc::new(MappingBook::default());
+    let memory = map_memory(&driver, &book, &planned, facts.page_bytes);
     let (arena, slots) = memory.inspect_err(|_| {
         let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
     })?;
@@ -94,7 +94,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         checkpoint: component.checkpoint,
         counters: Counters::default(),
         failures: Arc::new(JobFailures::default()),
-        retries,
+        book,
         marks: MarksSlot::default(),
         state: Mutex::new(state),
         clock: config.clock,
@@ -214,20 +214,21 @@ fn create_streams(driver: &dyn Driver) -> Result<(StreamId, StreamId)> {
     match driver.stream_create(Priority::High) {
         Ok(upload) => Ok((compute, upload)),
         Err(error) => {
-            driver.stream_destroy(compute)?;
+            let _ = driver.stream_destroy(compute);
             Err(error.into())
         }
     }
 }
 
-fn map_memory(driver: &Arc<dyn Driver>, retries: &Arc<AccessRetries>, planned: &Planned, page_bytes: u64) -> Result<(Arena, SlotPool)> {
+fn map_memory(driver: &Arc<dyn Driver>, book: &Arc<MappingBook>, planned: &Planned, page_bytes: u64) -> Result<(Arena, SlotPool)> {
     let residency = &planned.residency;
     let ceiling = residency.arena_ceiling_bytes;
-    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(retries), planned.layout.arena_bytes, page_bytes, ceiling)?;
-    match SlotPool::map(Arc::clone(driver), retries, residency.slots, residency.slot_bytes) {
+    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), planned.layout.arena_bytes, page_bytes, ceiling)?;
+    match SlotPool::map(Arc::clone(driver), book, residency.slots, residency.slot_bytes) {
         Ok(slots) => Ok((arena, slots)),
         Err(error) => {
-            arena.release()?;
+            // No page of the arena is mapped yet: only its addresses can be left behind.
+            let _ = arena.release();
             Err(error.into())
         }
     }

@@ -25,6 +25,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Physical memory that was not given back, in bytes.
+    pub(crate) fn created_bytes(&self) -> u64 {
+        self.created.values().sum()
+    }
+
     /// Everything that was taken has been given back.
     pub(crate) fn assert_balanced(&self) {
         assert!(self.created.is_empty(), "memory left: {:?}", self.created);
