@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod checkpoint;
+mod driver_contract;
 mod faults;
 mod runtime;
 mod simulation;
