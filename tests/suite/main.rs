@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod checkpoint;
+mod perfetto_oracle;
 mod runtime;
 mod support;
 mod tidy;
