@@ -1,6 +1,7 @@
 //! The one test binary: the list of stories.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod catalogue;
 mod checkpoint;
 mod perfetto_oracle;
 mod runtime;
