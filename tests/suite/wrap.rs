@@ -1,6 +1,6 @@
 //! `ddo-record` from outside: the command is sacred, the folder is honest.
 
-use crate::support::{Scratch, program, scratch};
+use crate::support::{Scratch, program, scratch, until, wait};
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use ddo_schemas::memory::MemorySample;
 use ddo_schemas::settings::Settings;
@@ -10,11 +10,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// Far more than anything here needs; only a hang gets there.
-const DEADLINE: Duration = Duration::from_secs(25);
+use std::process::{Child, Command, Output, Stdio};
 
 /// `ddo-record OPTIONS -- COMMAND` inside the scratch folder, recording into `journal` there.
 fn record(at: &Scratch, options: &[&str], command: &[&str]) -> Command {
@@ -61,24 +57,6 @@ fn codes(end: &ManifestEnd) -> Vec<&str> {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Looks again and again until the answer is yes.
-fn until(what: &str, mut yes: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !yes() {
-        assert!(began.elapsed() < DEADLINE, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn wait(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    until("the recorder ends", || {
-        status = child.try_wait().expect("a child of ours");
-        status.is_some()
-    });
-    status.expect("it ended")
 }
 
 fn send(child: &Child, signal: Signal) {

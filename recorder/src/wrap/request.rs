@@ -1,13 +1,13 @@
 //! "What was asked for?" The request as given, checked and completed into a plan.
 //!
-//! May use: std, schemas, the wrapper's limits and errors.
+//! May use: std, schemas, the limits and the wrapper's errors.
 //!
 //! Invariants: command line > environment > default, and every effective setting knows where it came from; nothing is
 //! touched on disk; a plan that exists is within all limits.
 
 use super::error::WrapError;
-use super::limits;
 use super::words::Redactor;
+use crate::limits;
 use ddo_schemas::settings::{ENV_SETTINGS, Settings};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

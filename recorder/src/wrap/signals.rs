@@ -16,7 +16,7 @@
 //! the command then gets the signal a second time.
 
 use super::error::WrapError;
-use super::limits::SAME_REQUEST;
+use crate::limits::SAME_REQUEST;
 use ddo_schemas::Finding;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};

@@ -10,9 +10,10 @@ mod flux;
 mod minilm;
 mod session;
 
+pub use minilm::{EncoderPass, encoder};
 pub use session::Session;
 
-use crate::args::{CeilingArg, DriverKind, ModelKind, SampleArgs};
+use crate::args::{DriverKind, ModelKind, SampleArgs};
 use std::fmt;
 use std::path::Path;
 
@@ -90,6 +91,21 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// True where what was asked for cannot be used: the command line, a checkpoint, a limit. Nothing was computed then.
+    pub fn is_refusal(&self) -> bool {
+        use ddo_recorder::Error;
+        match self {
+            RunError::Differs { .. } | RunError::Close { .. } | RunError::Compute(_) => false,
+            RunError::Runtime(error) => !matches!(
+                error,
+                Error::Driver(_) | Error::Job { .. } | Error::Poisoned { .. } | Error::Closed { .. } | Error::Publish(_)
+            ),
+            _ => true,
+        }
+    }
+}
+
 /// What a finished run has to say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -148,14 +164,6 @@ fn compare(step: u64, what: &'static str, got: &[f32], want: &[f32]) -> Result<(
     }
     let cosine = crate::minilm::cosine(got, want);
     Err(RunError::Differs { step, what, different, total: want.len(), cosine })
-}
-
-/// The ceiling as the runtime takes it.
-fn ceiling(arg: CeilingArg) -> ddo_recorder::Ceiling {
-    match arg {
-        CeilingArg::Percent(percent) => ddo_recorder::Ceiling::Percent(percent),
-        CeilingArg::Bytes(bytes) => ddo_recorder::Ceiling::Bytes(bytes),
-    }
 }
 
 #[cfg(test)]

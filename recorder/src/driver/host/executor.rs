@@ -1,6 +1,6 @@
 //! What all executors share: changing and reading the machine, and waiting for it.
 
-use super::super::{DriverResult, EventId, Priority, StreamId};
+use crate::driver::{DriverResult, EventId, Priority, StreamId};
 use super::HostMode;
 use super::machine::Machine;
 use super::memory::HostMemory;

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::super::{DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostContext, MemoryInfo, PhysicalId};
+use crate::driver::{DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostContext, MemoryInfo, PhysicalId};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Registered host bytes: accounting only, with the refusals that a device gives.
 
-use super::super::{DriverError, DriverErrorKind, DriverResult, HostBytes, RegistrationId};
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, HostBytes, RegistrationId};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 

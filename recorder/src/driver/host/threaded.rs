@@ -1,6 +1,6 @@
 //! The threaded executor: one named worker a stream, real time, one link that all copies share.
 
-use super::super::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
 use std::collections::BTreeMap;
