@@ -148,6 +148,10 @@ impl Loader {
         }
         self.memory.check(self.seal.as_ref(), &mut self.notes);
         let components = self.groups.finish(&mut self.notes);
+        for component in components.iter().filter(|component| self.manifest_seen && component.reports.is_empty()) {
+            let text = "has journal records and no report: the run ended before one was written, or its host writes none";
+            self.notes.add(Finding::note("no_report", &component.name, text));
+        }
         self.paths.report_unknown(&mut self.notes);
         let usable = self.manifest.is_some() || self.seal.is_some() || !components.is_empty() || !self.memory.samples.is_empty();
         let findings = self.notes.finish();

@@ -210,8 +210,8 @@ fn about(screen: &mut Screen, run: &Run, component: &Component) {
     let more = if others > 0 { format!(" (and {}, in the trace)", many(others, "other")) } else { String::new() };
     let reports: Vec<&str> = component.reports.iter().map(|report| report.short_name()).collect();
     let named = if reports.is_empty() { String::new() } else { format!(": {}", reports.join(", ")) };
-    let (records, written) = (many(component.records.len(), "journal record"), many(reports.len(), "report"));
-    screen.item("component", &format!("{}{more}, {records}, {written}{named}", component.name));
+    let (records, written) = (component.records.len(), reports.len());
+    screen.item("component", &format!("{}{more}, {records} journal record(s), {written} report(s){named}", component.name));
     step_lines(screen, component);
     let report = Run::leading_report(component);
     if let Some(timeline) = report.and_then(|report| report.timeline.as_ref()) {

@@ -62,9 +62,9 @@ pub(super) fn draw(model: &mut Model, timeline: &Timeline, target: &Target, opti
 fn stream_name(stream: u64, windows: &[&Window]) -> String {
     let carries = |kind: SampleKind| windows.iter().any(|window| window.kind == kind);
     match (carries(SampleKind::UploadBatchWindow), carries(SampleKind::ExecutionUnitWindow)) {
-        (true, false) => format!("stream {stream}: uploads"),
-        (false, true) => format!("stream {stream}: compute"),
-        (true, true) => format!("stream {stream}: compute and uploads"),
+        (true, false) => format!("stream {stream} (uploads)"),
+        (false, true) => format!("stream {stream} (compute)"),
+        (true, true) => format!("stream {stream} (compute and uploads)"),
         (false, false) => format!("stream {stream}"),
     }
 }
