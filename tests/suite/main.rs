@@ -3,8 +3,13 @@
 
 mod catalogue;
 mod checkpoint;
+mod cli;
+mod disabled_is_free;
+mod journal_crash;
+mod minilm;
 mod perfetto_oracle;
 mod runtime;
+mod story;
 mod support;
 mod tidy;
 mod tidy_rules;
