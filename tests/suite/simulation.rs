@@ -149,3 +149,53 @@ fn virtual_time_is_exact() {
     assert_eq!(*state.lock().expect("jobs do not panic"), tiny::reference(&[0, 1, 2, 3]));
     offload.close(Duration::from_secs(1)).expect("closes");
 }
+
+/// Driver calls and virtual nanoseconds of one warm pass over `units` units of `unit_bytes`, a tenth of them resident.
+fn warm_pass(units: u64, unit_bytes: u64) -> (u64, u64) {
+    let rate = 32_000_000_000;
+    let options = HostOptions {
+        mode: HostMode::Stepped,
+        backed: false,
+        page_bytes: 2 << 20,
+        device_bytes: 1 << 40,
+        link_bytes_per_second: Some(rate),
+        ..HostOptions::default()
+    };
+    let host = HostDriver::new(options).expect("a host driver");
+    let ledger = Ledger::over(Arc::<HostDriver>::clone(&host), u64::MAX);
+    let ceiling = Ceiling::Bytes(units * unit_bytes / 10 + 4 * unit_bytes);
+    let config = OffloadConfig { ceiling, ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
+    let offload = enable_offload(tiny::unbacked(units, unit_bytes), config).expect("attached");
+    let pass = || {
+        let (calls, start) = (ledger.seen().calls.values().sum::<u64>(), host.stream_time().0);
+        for unit in offload.units() {
+            let guard = offload.unit(unit.id).expect("a unit");
+            offload.launch(offload.compute_stream(), guard, ddo_recorder::Job::host(|_| Ok(()))).expect("queued");
+        }
+        offload.mark_step().expect("a step");
+        offload.wait_stream(offload.compute_stream()).expect("done");
+        (ledger.seen().calls.values().sum::<u64>() - calls, host.stream_time().0 - start)
+    };
+    pass();
+    pass();
+    let warm = pass();
+    let streamed: u64 = offload.units().iter().filter(|unit| !unit.resident).map(|unit| unit.bytes).sum();
+    assert_eq!(warm.1, streamed * 1_000_000_000 / rate, "a warm pass takes exactly the link's time");
+    assert_eq!(offload.audit(), Vec::<String>::new());
+    offload.wait_idle().expect("idle");
+    offload.close(Duration::from_secs(1000)).expect("closes");
+    ledger.seen().assert_balanced();
+    warm
+}
+
+#[test]
+fn the_cost_of_a_unit_is_flat_from_one_to_a_hundred_gigabytes() {
+    for units in [10, 100, 1000, 10_000] {
+        for total in [1_000_000_000u64, 10_000_000_000, 100_000_000_000] {
+            let unit_bytes = (total / units).next_multiple_of(1 << 21);
+            let (calls, _) = warm_pass(units, unit_bytes);
+            let each = calls as f64 / units as f64;
+            assert!((7.0..13.0).contains(&each), "{each} driver calls a unit with {units} units of {unit_bytes} bytes");
+        }
+    }
+}

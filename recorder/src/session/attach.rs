@@ -274,7 +274,7 @@ fn state_report(
     let streamed = payloads.zip(&planned.residency.resident).filter(|(_, resident)| !**resident);
     let streamed_bytes = streamed.map(|(bytes, _)| bytes).sum();
     let residents = planned.residency.resident.iter().filter(|resident| **resident).count() as u64;
-    let host_bytes = host.values().map(|tensor| tensor.bytes().len() as u64).sum();
+    let host_bytes = host.values().map(HostTensor::payload_bytes).sum();
     StateReport {
         module_count: component.root.module_count(),
         total_gb: Gib::from_bytes(planned.managed_bytes.saturating_add(host_bytes)),

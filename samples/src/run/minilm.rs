@@ -21,7 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The checkpoint has not the tensors that it needs.
 pub fn encoder(checkpoint: &Checkpoint) -> Result<Component, RunError> {
     let table = |path: &str| path.ends_with("_embeddings").then_some("Embedding");
-    Ok(Component::from_checkpoint("encoder", checkpoint, table)?.without("pooler")?)
+    let component = Component::from_checkpoint("encoder", checkpoint, table)?;
+    let other = |error: ddo_recorder::Error| RunError::OtherModel { path: checkpoint.path().into(), what: error.to_string() };
+    component.without("pooler").map_err(other)
 }
 
 /// What moves from job to job.

@@ -15,7 +15,7 @@ pub use session::Session;
 
 use crate::args::{DriverKind, ModelKind, SampleArgs};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why a sample did not run to its end, or not to the right one.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,14 @@ pub enum RunError {
     /// There is no checkpoint.
     #[error(transparent)]
     Model(#[from] crate::model::ModelError),
+    /// The checkpoint is sound, but of another model.
+    #[error("{}: this is no all-MiniLM-L6-v2 checkpoint: {what}", path.display())]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// What it lacks.
+        what: String,
+    },
     /// The generated checkpoint could not be made.
     #[error(transparent)]
     Flux(#[from] crate::flux::FluxError),

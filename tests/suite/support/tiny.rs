@@ -149,3 +149,12 @@ pub(crate) fn component_of(path: &std::path::Path) -> Component {
     let checkpoint = ddo_recorder::Checkpoint::open(path).expect("a checkpoint");
     Component::from_checkpoint("tiny", &checkpoint, |_| None).expect("a component")
 }
+
+/// A component of `count` units whose bytes are only counted.
+pub(crate) fn unbacked(count: u64, unit_bytes: u64) -> Component {
+    let tensor = |unit: u64| {
+        let tensor = HostTensor::unbacked(ddo_recorder::plan::checkpoint::Dtype::U8, &[unit_bytes]).expect("a size");
+        (format!("blocks.{unit}.weight"), tensor)
+    };
+    Component::from_tensors("unbacked", (0..count).map(tensor).collect(), |_| None).expect("a component")
+}

@@ -87,7 +87,7 @@ impl World {
     fn effect(&self, op: Op) {
         match op {
             Op::Copy { to, from } => self.memory.write(to, from.as_slice()),
-            Op::Work(launch) => launch.run_host(),
+            Op::Work(launch) => launch.run_host(self.memory.is_backed()),
             Op::Record { .. } | Op::Wait { .. } => {}
         }
     }

@@ -77,7 +77,7 @@ impl Shared {
             }
             Op::Work(launch) => {
                 let (start, least) = (Instant::now(), launch.lasting());
-                launch.run_host();
+                launch.run_host(memory.is_backed());
                 // Work that imitates a device's keeps its stream busy for as long as it declares.
                 if let Some(rest) = least.checked_sub(start.elapsed()) {
                     std::thread::sleep(rest);
