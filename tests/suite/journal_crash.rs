@@ -235,3 +235,22 @@ fn a_killed_recorder_leaves_the_host_alone_and_the_analyzer_says_so() {
     let strict = ran(command("ddo-analyze").current_dir(at.path()).args(["journal", "--strict", "--force"]));
     assert_eq!(strict.code, Some(5), "{}", strict.err);
 }
+
+#[test]
+fn two_hosts_at_once_share_a_folder_and_lose_nothing() {
+    let at = scratch("crash-two");
+    let sample = program("ddo-sample");
+    let one = |model: &str| format!("'{}' flux_shaped --scale 0.00001 --steps 5 --model {model}", sample.display());
+    let both = format!("{} & {}; first=$?; wait $! && exit $first", one("a.safetensors"), one("b.safetensors"));
+    let mut record = command("ddo-record");
+    record.current_dir(at.path()).args(["-o", "journal", "--gpu-timing", "--", "sh", "-c", &both]);
+    ran(&mut record).ended(0);
+    let run = load(&at.path().join("journal")).expect("usable");
+    let mut names: Vec<&str> = run.components.iter().map(|component| component.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["transformer", "transformer.2"]);
+    assert!(run.components.iter().all(|component| component.records.len() == 6), "a record before and one a step, for each");
+    let reports: Vec<_> = files(&at.path().join("journal/reports")).into_keys().collect();
+    assert_eq!(reports, ["final.2.json", "final.json"].map(std::path::PathBuf::from));
+    assert!(!run.findings.iter().any(|finding| finding.severity == Severity::Error), "{:?}", run.findings);
+}
