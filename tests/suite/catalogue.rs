@@ -158,7 +158,7 @@ fn is_declared(path: &str) -> bool {
     let in_map = || catalogue::find(above).is_some_and(|row| row.field.unit != Unit::Structure);
     let fixed = || {
         let shape = FIXED.iter().find(|(list, _)| path.contains(list));
-        let holder = path.split("[]").next().and_then(|holder| if above.contains("floor_terms") { Some(above) } else { Some(holder) });
+        let holder = if above.contains("floor_terms") { Some(above) } else { path.split("[]").next() };
         shape.is_some_and(|(_, keys)| keys.contains(&last)) && holder.is_some_and(|holder| catalogue::find(holder).is_some())
     };
     catalogue::find(path).is_some() || in_map() || fixed()

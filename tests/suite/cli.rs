@@ -247,6 +247,11 @@ fn checkpoints_that_cannot_be_used() {
     let bytes = std::fs::read(&whole).expect("there");
     std::fs::write(at.path().join("cut.safetensors"), &bytes[..bytes.len() - 100]).expect("written");
     one_line(&sample(&at, &["flux_shaped", "--scale", "0.00001", "--model", "cut.safetensors"]).ended(2), &["cut.safetensors"]);
+    for folder in ["C01", "C02/order_a", "C02/order_b", "C03", "C05", "C07", "C09"] {
+        let opened = Checkpoint::open(&data("cases").join(folder)).and_then(|set| Component::from_checkpoint("x", &set, |_| None));
+        let text = opened.expect_err(folder).to_string();
+        assert!(text.contains(folder) && text.lines().count() == 1, "{text}");
+    }
     let error = Checkpoint::open(&at.path().join("cut.safetensors")).and_then(|cut| Component::from_checkpoint("x", &cut, |_| None));
     assert!(error.expect_err("truncated").to_string().contains("cut.safetensors"));
 }

@@ -158,11 +158,14 @@ impl HostContext {
     }
 }
 
+/// Host-supplied work.
+type HostWork = Box<dyn FnOnce(&HostContext) -> Result<(), JobError> + Send>;
+
 /// Work for a stream.
 #[non_exhaustive]
 pub enum Job {
     /// Runs on the host, in stream order.
-    Host(Box<dyn FnOnce(&HostContext) -> Result<(), JobError> + Send>),
+    Host(HostWork),
 }
 
 impl Job {
