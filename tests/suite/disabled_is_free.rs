@@ -6,7 +6,9 @@
 use crate::support::ledger::Ledger;
 use crate::support::scratch;
 use crate::support::small::{UNIT_ELEMENTS, component, config, id, pass, reference};
-use ddo_recorder::{Ceiling, HostOptions, Job, JournalOptions, Offload, OffloadConfig, SnapshotOptions, TimerOptions, enable_offload};
+use ddo_recorder::{
+    Ceiling, HostOptions, Job, JournalOptions, Offload, OffloadConfig, SnapshotOptions, TimerOptions, enable_offload,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,15 +33,17 @@ fn without_times(value: &mut serde_json::Value) {
     }
 }
 
+/// Takes one step of a run.
+type Step<'a> = &'a mut dyn FnMut(u64);
+
 /// One run. After every unit both streams are idle, so what a completion query finds depends on nothing but the order of calls.
-fn run(diagnose: &dyn Fn(&Offload, &mut dyn FnMut(Option<u64>)) -> Option<ddo_recorder::Timing>) -> Cost {
+fn run(diagnose: &dyn Fn(&Offload, Step<'_>) -> Option<ddo_recorder::Timing>) -> Cost {
     let ceiling = 3 * UNIT;
     let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, ceiling);
     let config = OffloadConfig { ceiling: Ceiling::Bytes(ceiling), ..config(Arc::<Ledger>::clone(&ledger)) };
     let offload = enable_offload(component(6), config).expect("attached");
     let mut order = Vec::new();
-    let mut step = |index: Option<u64>| {
-        let Some(index) = index else { return };
+    let mut step = |index: u64| {
         // The third step runs in another order: look-ahead is cancelled there.
         let units: [u64; 6] = if index == 2 { [0, 2, 1, 5, 3, 4] } else { [0, 1, 2, 3, 4, 5] };
         for unit in units {
@@ -53,7 +57,8 @@ fn run(diagnose: &dyn Fn(&Offload, &mut dyn FnMut(Option<u64>)) -> Option<ddo_re
     };
     let timing = diagnose(&offload, &mut step);
     let before_report = ledger.seen().calls;
-    let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref() }).expect("a report");
+    let report =
+        offload.metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref() }).expect("a report");
     if timing.is_none() {
         assert_eq!(ledger.seen().calls, before_report, "a snapshot without a timer asks the driver nothing");
     }
@@ -74,7 +79,7 @@ fn run(diagnose: &dyn Fn(&Offload, &mut dyn FnMut(Option<u64>)) -> Option<ddo_re
 
 fn bare() -> Cost {
     run(&|_, step| {
-        (0..STEPS).for_each(|index| step(Some(index)));
+        (0..STEPS).for_each(step);
         None
     })
 }
@@ -88,7 +93,7 @@ fn off_makes_the_same_calls_and_decisions_and_no_folder() {
         let mut journal = offload.metrics_journal(&folder, JournalOptions::default());
         assert_eq!(journal.record(None).expect("off"), None);
         for index in 0..STEPS {
-            step(Some(index));
+            step(index);
             assert_eq!(journal.record(Some(index)).expect("off"), None);
         }
         journal.finish();
@@ -110,7 +115,7 @@ fn the_timer_adds_calls_about_events_alone() {
         let timed = run(&|offload, step| {
             let options = TimerOptions { enabled: true, native_units, native_capacity: 512 };
             let timer = offload.execution_timer(options).expect("starts");
-            (0..STEPS).for_each(|index| step(Some(index)));
+            (0..STEPS).for_each(step);
             let timing = timer.finish().expect("finishes");
             offload.wait_idle().expect("idle");
             Some(timing)
@@ -138,7 +143,7 @@ fn a_journal_asks_the_driver_nothing() {
         assert!(!at.path().join("journal").exists(), "the folder comes with the first record");
         journal.record(None).expect("published");
         for index in 0..STEPS {
-            step(Some(index));
+            step(index);
             journal.record(Some(index)).expect("published");
         }
         None

@@ -64,7 +64,10 @@ fn misuse_is_an_invalid_value_and_nothing_sticks() {
         assert_eq!(driver.memory_create(page + 1).expect_err("partial page").kind, DriverErrorKind::InvalidValue);
         let base = driver.address_reserve(2 * page).expect("reserve");
         let memory = driver.memory_create(page).expect("create");
-        assert_eq!(driver.memory_map(base, 2 * page, memory).expect_err("longer than the memory").kind, DriverErrorKind::InvalidValue);
+        assert_eq!(
+            driver.memory_map(base, 2 * page, memory).expect_err("longer than the memory").kind,
+            DriverErrorKind::InvalidValue
+        );
         driver.memory_map(base, page, memory).expect("a failed call leaves the next one alone");
         driver.memory_unmap(base, page).expect("unmap");
         driver.memory_release(memory).expect("release");

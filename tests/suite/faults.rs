@@ -4,9 +4,10 @@
 use crate::support::ledger::Ledger;
 use crate::support::{scratch, tiny};
 use ddo_recorder::driver::{Driver, Faulty, HostMode, Script};
-use ddo_recorder::memory::{MappingBook, Arena};
+use ddo_recorder::memory::{Arena, MappingBook};
 use ddo_recorder::{
-    Admission, Ceiling, Component, DriverErrorKind, HostDriver, HostOptions, OffloadConfig, SnapshotOptions, TimerOptions, enable_offload,
+    Admission, Ceiling, Component, DriverErrorKind, HostDriver, HostOptions, OffloadConfig, SnapshotOptions, TimerOptions,
+    enable_offload,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,8 @@ use std::time::Duration;
 const PAGE: u64 = 4096;
 
 fn host() -> Arc<HostDriver> {
-    let options = HostOptions { mode: HostMode::Stepped, page_bytes: PAGE, link_bytes_per_second: Some(1 << 30), ..HostOptions::default() };
+    let options =
+        HostOptions { mode: HostMode::Stepped, page_bytes: PAGE, link_bytes_per_second: Some(1 << 30), ..HostOptions::default() };
     HostDriver::new(options).expect("a host driver")
 }
 
@@ -52,7 +54,11 @@ fn life(component: Component, diagnostics: bool, script: Script) -> Outcome {
         let stepped = offload.mark_step().and_then(|()| offload.wait_stream(offload.compute_stream()));
         errors += u64::from(!submitted) + u64::from(stepped.is_err());
         if submitted && stepped.is_ok() {
-            assert_eq!(*state.lock().expect("jobs do not panic"), tiny::reference(&order), "a pass that says it is right is right");
+            assert_eq!(
+                *state.lock().expect("jobs do not panic"),
+                tiny::reference(&order),
+                "a pass that says it is right is right"
+            );
         }
         assert_eq!(offload.audit(), Vec::<String>::new(), "conservation");
     }
@@ -86,7 +92,8 @@ fn every_call_fails_once(component: &dyn Fn() -> Component, diagnostics: bool) {
     for k in 1..=clean.calls {
         for kind in [DriverErrorKind::OutOfMemory, DriverErrorKind::Other(999)] {
             for and_all_later in [false, true] {
-                let outcome = life(component(), diagnostics, Script { fail_call: Some((k, kind)), and_all_later, ..Script::default() });
+                let outcome =
+                    life(component(), diagnostics, Script { fail_call: Some((k, kind)), and_all_later, ..Script::default() });
                 refused_to_attach += u64::from(!outcome.attached);
                 quarantined += u64::from(outcome.quarantined_bytes > 0);
                 survived += u64::from(outcome.attached && outcome.quarantined_bytes == 0);
@@ -114,7 +121,8 @@ fn every_call_fails_once_with_a_mapped_and_registered_source() {
 }
 
 fn script(answers: &[(&'static str, &[Option<DriverErrorKind>])]) -> Script {
-    let by_name: BTreeMap<_, _> = answers.iter().map(|(name, answers)| (*name, answers.iter().copied().collect::<VecDeque<_>>())).collect();
+    let by_name: BTreeMap<_, _> =
+        answers.iter().map(|(name, answers)| (*name, answers.iter().copied().collect::<VecDeque<_>>())).collect();
     Script { by_name, ..Script::default() }
 }
 
@@ -173,7 +181,8 @@ fn a_cap_on_registration_is_a_counted_fallback() {
     let length = std::fs::metadata(&path).expect("the file").len();
     let options = HostOptions { registration_limit_bytes: Some(length - 1), page_bytes: PAGE, ..HostOptions::default() };
     let ledger = Ledger::new(options, 0);
-    let sources = Sources::open(Some(&checkpoint), std::slice::from_ref(&(0..length)), Vec::new(), SourceKind::Mapped).expect("mapped");
+    let sources =
+        Sources::open(Some(&checkpoint), std::slice::from_ref(&(0..length)), Vec::new(), SourceKind::Mapped).expect("mapped");
     let mut registrations = Registrations::new(Arc::<Ledger>::clone(&ledger));
     registrations.register(&sources, std::slice::from_ref(&(0..0)));
     assert!(!ledger.seen().calls.contains_key("host_register"), "a stretch without bytes is left alone");

@@ -16,11 +16,20 @@ const LAYER_BYTES: u64 = 7_097_856;
 const MANAGED_BYTES: u64 = LAYERS as u64 * LAYER_BYTES;
 const STEPS: usize = 3;
 
-/// The sentences as one padded batch, the resident run's vectors, and the recorded ones.
-struct Subject {
-    files: ModelFiles,
+/// Tokens of a sentence that is called short; only one of the ten is longer.
+const SHORT: usize = 64;
+
+/// A padded batch with the resident run's vectors.
+struct Encoded {
     batch: Batch,
     resident: Vec<f32>,
+}
+
+/// All sentences and the short ones, and the recorded vectors of all.
+struct Subject {
+    files: ModelFiles,
+    all: Encoded,
+    short: Encoded,
     recorded: Vec<Vec<f32>>,
 }
 
@@ -34,35 +43,52 @@ fn subject() -> Option<&'static Subject> {
         let texts: Vec<&str> = sentences.iter().map(|sentence| sentence["text"].as_str().expect("a text")).collect();
         let vector = |sentence: &serde_json::Value| serde_json::from_value(sentence["embedding"].clone()).expect("numbers");
         let recorded: Vec<Vec<f32>> = sentences.iter().map(vector).collect();
-        let batch = Tokens::load(&files.tokenizer).expect("the vocabulary").batch(&texts).expect("tokens");
-        assert_eq!((batch.batch, recorded.len()), (10, 10));
-        let resident = Resident::load(&files.weights).expect("the weights").encode(&batch).expect("shapes fit").concat();
-        Some(Subject { files, batch, resident, recorded })
+        let tokens = Tokens::load(&files.tokenizer).expect("the vocabulary");
+        let resident = Resident::load(&files.weights).expect("the weights");
+        let encode = |texts: &[&str]| {
+            let batch = tokens.batch(texts).expect("tokens");
+            let resident = resident.encode(&batch).expect("shapes fit").concat();
+            Encoded { batch, resident }
+        };
+        let is_short = |text: &&str| tokens.ids(text).expect("tokens").len() <= SHORT;
+        let short: Vec<&str> = texts.iter().copied().filter(is_short).collect();
+        let (all, short) = (encode(&texts), encode(&short));
+        assert_eq!((all.batch.batch, recorded.len(), short.batch.batch), (10, 10, 9));
+        Some(Subject { files, all, short, recorded })
     };
     SUBJECT.get_or_init(make).as_ref()
 }
 
+/// How a run streams.
+struct Way {
+    source: SourceChoice,
+    slots: u64,
+    page_bytes: u64,
+    corrupt: Option<u64>,
+}
+
 /// Streams the model for some steps; the vectors of each step.
-fn streamed(subject: &Subject, source: SourceChoice, slots: u64, page_bytes: u64, corrupt: Option<u64>) -> Vec<Vec<f32>> {
+fn streamed(files: &ModelFiles, batch: &Batch, way: &Way) -> Vec<Vec<f32>> {
     // Four slots of whole pages do not fit in less.
-    let ceiling = Ceiling::Percent(if slots == 2 { 40.0 } else { 80.0 });
+    let ceiling = Ceiling::Percent(if way.slots == 2 { 40.0 } else { 80.0 });
     let limit = ceiling.resolve(MANAGED_BYTES).expect("a share");
-    let ledger = Ledger::new(HostOptions { page_bytes, ..HostOptions::default() }, limit);
-    if let Some(byte) = corrupt {
+    let ledger = Ledger::new(HostOptions { page_bytes: way.page_bytes, ..HostOptions::default() }, limit);
+    if let Some(byte) = way.corrupt {
         ledger.corrupt_byte(byte);
     }
-    let checkpoint = Checkpoint::open(&subject.files.weights).expect("the checkpoint");
-    let config = OffloadConfig { ceiling, source, slots, ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
+    let checkpoint = Checkpoint::open(&files.weights).expect("the checkpoint");
+    let config =
+        OffloadConfig { ceiling, source: way.source, slots: way.slots, ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
     let offload = enable_offload(encoder(&checkpoint).expect("the encoder"), config).expect("attached");
     assert_eq!(offload.units().iter().map(|unit| unit.bytes).sum::<u64>(), MANAGED_BYTES);
-    let pass = EncoderPass::new(&offload, subject.batch.clone()).expect("six layers");
+    let pass = EncoderPass::new(&offload, batch.clone()).expect("six layers");
     let step = |_| {
         pass.submit(&offload).expect("submitted");
         offload.mark_step().expect("a step");
         offload.wait_stream(offload.compute_stream()).expect("done");
         pass.embeddings()
     };
-    let steps = (0..if corrupt.is_some() { 1 } else { STEPS }).map(step).collect();
+    let steps = (0..STEPS).map(step).collect();
     let closed = offload.close(Duration::from_secs(10)).expect("closes");
     assert_eq!((closed.quarantined_bytes, closed.errors), (0, Vec::new()));
     let seen = ledger.seen();
@@ -79,19 +105,25 @@ fn same_bits(got: &[f32], want: &[f32]) -> bool {
 #[test]
 fn ten_sentences_under_a_ceiling_of_40_percent() {
     let Some(subject) = subject() else { return };
-    for (got, want) in subject.resident.chunks(HIDDEN).zip(&subject.recorded) {
+    for (got, want) in subject.all.resident.chunks(HIDDEN).zip(&subject.recorded) {
         let cosine = cosine(got, want);
         assert!(cosine > 0.9999, "{cosine}");
     }
-    let cases = [
-        (SourceChoice::Mapped, 2, 2 << 20),
-        (SourceChoice::Cpu, 2, 64 << 10),
-        (SourceChoice::Mapped, 4, 2 << 20),
-        (SourceChoice::Cpu, 4, 4096),
-    ];
-    for (source, slots, page_bytes) in cases {
-        for (step, got) in streamed(subject, source, slots, page_bytes, None).iter().enumerate() {
-            assert!(same_bits(got, &subject.resident), "step {step}, {source:?}, {slots} slots, pages of {page_bytes}");
+    let way = Way { source: SourceChoice::Mapped, slots: 2, page_bytes: 2 << 20, corrupt: None };
+    for (step, got) in streamed(&subject.files, &subject.all.batch, &way).iter().enumerate() {
+        assert!(same_bits(got, &subject.all.resident), "step {step}");
+    }
+}
+
+#[test]
+fn every_source_number_of_slots_and_page_size_gives_the_same_bits() {
+    let Some(subject) = subject() else { return };
+    for source in [SourceChoice::Mapped, SourceChoice::Cpu] {
+        for (slots, page_bytes) in [(2, 64 << 10), (2, 2 << 20), (4, 4096), (4, 2 << 20)] {
+            let way = Way { source, slots, page_bytes, corrupt: None };
+            for (step, got) in streamed(&subject.files, &subject.short.batch, &way).iter().enumerate() {
+                assert!(same_bits(got, &subject.short.resident), "step {step}, {source:?}, {slots} slots, pages of {page_bytes}");
+            }
         }
     }
 }
@@ -99,7 +131,10 @@ fn ten_sentences_under_a_ceiling_of_40_percent() {
 #[test]
 fn one_corrupted_streamed_byte_is_noticed() {
     let Some(subject) = subject() else { return };
-    // The exponent of a weight in the middle of the fourth layer.
-    let got = streamed(subject, SourceChoice::Mapped, 2, 64 << 10, Some(3 * LAYER_BYTES + 4 * 500_001 + 3));
-    assert!(!same_bits(&got[0], &subject.resident), "a flipped bit went unnoticed");
+    // The exponent of a weight in the middle of the fourth layer, on its way in the first step.
+    let corrupt = Some(3 * LAYER_BYTES + 4 * 500_001 + 3);
+    let way = Way { source: SourceChoice::Mapped, slots: 2, page_bytes: 64 << 10, corrupt };
+    let steps = streamed(&subject.files, &subject.short.batch, &way);
+    let right: Vec<bool> = steps.iter().map(|got| same_bits(got, &subject.short.resident)).collect();
+    assert_eq!(right, [false, true, true], "a flipped bit is noticed, and later uploads are whole");
 }

@@ -137,7 +137,11 @@ fn virtual_time_is_exact() {
         ..HostOptions::default()
     };
     let host = HostDriver::new(options).expect("a host driver");
-    let config = OffloadConfig { ceiling: Ceiling::Bytes(2 * PAGE), look_ahead: false, ..OffloadConfig::new(Arc::<HostDriver>::clone(&host)) };
+    let config = OffloadConfig {
+        ceiling: Ceiling::Bytes(2 * PAGE),
+        look_ahead: false,
+        ..OffloadConfig::new(Arc::<HostDriver>::clone(&host))
+    };
     let offload = enable_offload(tiny::component(4), config).expect("attached");
     let state = Arc::new(Mutex::new(1));
     for unit in [0, 1, 2, 3] {

@@ -1,8 +1,8 @@
 //! A driver wrapper for every runtime test: counts calls, holds the weight ceiling, catches double frees.
 
 use ddo_recorder::driver::{
-    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId, Priority,
-    RegistrationId, StreamId,
+    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId,
+    Priority, RegistrationId, StreamId,
 };
 use ddo_recorder::{HostDriver, HostOptions};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Units of one page, for thousands of simulated runs, and a driver that leaves waits out.
 
 use ddo_recorder::driver::{
-    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId, Priority,
-    RegistrationId, StreamId,
+    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId,
+    Priority, RegistrationId, StreamId,
 };
 use ddo_recorder::{Component, HostTensor, Job, Offload, UnitId};
 use std::sync::{Arc, Mutex};
