@@ -176,27 +176,19 @@ impl HostContext {
     }
 }
 
-<<<<<<< HEAD
 /// Work that runs on the host.
-=======
-/// Host-supplied work.
->>>>>>> 30ad264160aab209efd019d70c72de5a6b3424d3
 type HostWork = Box<dyn FnOnce(&HostContext) -> Result<(), JobError> + Send>;
 
 /// Work for a stream.
 #[non_exhaustive]
 pub enum Job {
     /// Runs on the host, in stream order.
-<<<<<<< HEAD
     Host {
         /// The work.
         work: HostWork,
         /// The least time it is to take, for imitating a device; zero for as long as it takes.
         lasting: Duration,
     },
-=======
-    Host(HostWork),
->>>>>>> 30ad264160aab209efd019d70c72de5a6b3424d3
 }
 
 impl Job {

@@ -86,7 +86,8 @@ impl HostTensor {
     /// [`Error::Invalid`] when the shape has no size.
     pub fn unbacked(dtype: Dtype, shape: &[u64]) -> Result<HostTensor> {
         let bytes = dtype.bytes_for(shape).and_then(HostBytes::unbacked);
-        let bytes = bytes.ok_or_else(|| Error::invalid("host tensor", format!("shape {shape:?} of {} has no size", dtype.name())))?;
+        let bytes =
+            bytes.ok_or_else(|| Error::invalid("host tensor", format!("shape {shape:?} of {} has no size", dtype.name())))?;
         Ok(HostTensor { dtype, shape: shape.to_vec(), bytes })
     }
 

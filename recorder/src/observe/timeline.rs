@@ -77,13 +77,8 @@ impl Timeline {
         let made = (0..capacity * 2 + 1).try_for_each(|_| driver.event_create(true).map(|event| created.push(event)));
         let epoch = created.pop();
         let (Ok(()), Some(epoch)) = (made.clone(), epoch) else {
-<<<<<<< HEAD
             release(&*driver, created.into_iter().chain(epoch));
             return Err(made.err().unwrap_or_else(|| unreachable_event()));
-=======
-            release(&*driver, created.into_iter().chain(epoch))?;
-            return Err(made.err().unwrap_or_else(unreachable_event));
->>>>>>> 30ad264160aab209efd019d70c72de5a6b3424d3
         };
         let before = clock.now().seconds();
         let recorded = driver.event_record(epoch, stream);

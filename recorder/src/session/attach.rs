@@ -1,14 +1,14 @@
 //! Attaching: plan, open sources, map memory.
 
+use super::Counters;
 use super::component::Component;
 use super::marks::MarksSlot;
 use super::state::{Bindings, Inner, Offload, Residence, State, TensorPlace, UnitId, UnitInfo, UnitPlan};
-use super::Counters;
 use crate::config::{OffloadConfig, SourceChoice};
 use crate::driver::{DeviceFacts, Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
 use crate::error::{Error, Result};
 use crate::limits::{ARENA_ALIGNMENT_BYTES, SLOT_ALIGNMENT_BYTES};
-use crate::memory::{MappingBook, Arena, Checkpoint, HostTensor, Registrations, SlotPool, SourceKind, Sources};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, SourceKind, Sources};
 use crate::plan::{Layout, Parameter, ParameterSource, PassOrder, PlannedUnit, ResidencyPlan, UnitSize, Units};
 use crate::plan::{execution_units, plan_residency};
 use crate::transfer::{BatchTensor, EventPool, TicketLedger};
@@ -194,7 +194,9 @@ fn host_tensors(component: &Component, units: &Units) -> Result<BTreeMap<String,
         let tensor = match parameter.source {
             ParameterSource::Memory { tensor } => component.tensors.get(tensor).cloned(),
             ParameterSource::File { file, offset } => {
-                let Some(source) = component.checkpoint.as_ref().and_then(|checkpoint| checkpoint.files().get(file)) else { continue };
+                let Some(source) = component.checkpoint.as_ref().and_then(|checkpoint| checkpoint.files().get(file)) else {
+                    continue;
+                };
                 if let std::collections::btree_map::Entry::Vacant(entry) = maps.entry(file) {
                     entry.insert(Arc::new(source.map().map_err(|error| Error::io("map", source.path(), error))?));
                 }
@@ -220,7 +222,12 @@ fn create_streams(driver: &dyn Driver) -> Result<(StreamId, StreamId)> {
     }
 }
 
-fn map_memory(driver: &Arc<dyn Driver>, book: &Arc<MappingBook>, planned: &Planned, page_bytes: u64) -> Result<(Arena, SlotPool)> {
+fn map_memory(
+    driver: &Arc<dyn Driver>,
+    book: &Arc<MappingBook>,
+    planned: &Planned,
+    page_bytes: u64,
+) -> Result<(Arena, SlotPool)> {
     let residency = &planned.residency;
     let ceiling = residency.arena_ceiling_bytes;
     let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), planned.layout.arena_bytes, page_bytes, ceiling)?;

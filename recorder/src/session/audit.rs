@@ -26,7 +26,8 @@ impl Offload {
         check(arena.resident_bytes <= arena.ceiling_bytes, &|| {
             format!("the arena maps {} bytes, its ceiling is {}", arena.resident_bytes, arena.ceiling_bytes)
         });
-        let (total, ceiling) = (arena.resident_bytes + state.slots.resident_bytes(), self.inner.configuration.weight_ceiling_bytes);
+        let (total, ceiling) =
+            (arena.resident_bytes + state.slots.resident_bytes(), self.inner.configuration.weight_ceiling_bytes);
         check(total <= ceiling, &|| format!("weights occupy {total} bytes, the ceiling is {ceiling}"));
         self.inner.audit_units(&state, &mut check);
         broken

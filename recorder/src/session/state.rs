@@ -4,7 +4,7 @@ use super::Counters;
 use super::marks::MarksSlot;
 use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{MappingBook, Arena, Checkpoint, HostTensor, Registrations, SlotPool, Sources};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, Sources};
 use crate::meter::Clock;
 use crate::plan::PassOrder;
 use crate::plan::checkpoint::Dtype;

@@ -23,14 +23,14 @@ use super::{
     DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostAccess, HostBytes,
     HostContext, Launch, MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
 };
-use crate::meter::Nanos;
 use crate::limits::{HOST_DEVICE_BYTES, HOST_PAGE_BYTES, SPARE_MAPPINGS};
+use crate::meter::Nanos;
+use executor::Executor;
 use machine::Op;
 use memory::HostMemory;
+use registered::Registered;
 use std::sync::Arc;
 use std::time::Duration;
-use executor::Executor;
-use registered::Registered;
 
 /// Who runs the streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

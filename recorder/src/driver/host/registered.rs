@@ -51,7 +51,9 @@ impl Registered {
     pub(super) fn unregister(&self, id: RegistrationId) -> DriverResult<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let removed = state.live.remove(&id);
-        let missing = || DriverError::new("host_unregister", DriverErrorKind::InvalidValue, format!("registration {} does not exist", id.0));
+        let missing = || {
+            DriverError::new("host_unregister", DriverErrorKind::InvalidValue, format!("registration {} does not exist", id.0))
+        };
         state.bytes -= removed.ok_or_else(missing)?.1;
         Ok(())
     }

@@ -5,9 +5,9 @@
 //! some operations run first, ready streams start in an order that the seed picks, and the effect of an operation
 //! shows at its begin or at its end. Work must not call the driver or the session.
 
-use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

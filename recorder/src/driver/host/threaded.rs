@@ -1,8 +1,8 @@
 //! The threaded executor: one named worker a stream, real time, one link that all copies share.
 
-use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
