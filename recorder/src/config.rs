@@ -145,10 +145,24 @@ mod tests {
         assert_eq!("0.5 MiB".parse::<Ceiling>().expect("MiB"), Ceiling::Bytes(512 << 10));
         assert_eq!("12.5 %".parse::<Ceiling>().expect("percent"), Ceiling::Percent(12.5));
         for (text, why) in [
-            ("", "understood"), ("-1", "understood"), ("40 %x", "understood"), ("nan%", "understood"), ("1e3%", "understood"),
-            ("+5", "understood"), ("12.5", "understood"), ("1e40GiB", "understood"), ("4GB", "understood"), ("4gib", "understood"),
-            ("GiB", "understood"), ("1.2.3GiB", "understood"), ("0%", "above 0"), ("101%", "at most 100"), ("0", "range"),
-            ("0GiB", "range"), ("18446744073709551616", "range"), ("99999999999GiB", "range"),
+            ("", "understood"),
+            ("-1", "understood"),
+            ("40 %x", "understood"),
+            ("nan%", "understood"),
+            ("1e3%", "understood"),
+            ("+5", "understood"),
+            ("12.5", "understood"),
+            ("1e40GiB", "understood"),
+            ("4GB", "understood"),
+            ("4gib", "understood"),
+            ("GiB", "understood"),
+            ("1.2.3GiB", "understood"),
+            ("0%", "above 0"),
+            ("101%", "at most 100"),
+            ("0", "range"),
+            ("0GiB", "range"),
+            ("18446744073709551616", "range"),
+            ("99999999999GiB", "range"),
         ] {
             let error = text.parse::<Ceiling>().expect_err(text).to_string();
             assert!(error.contains(why), "{text:?}: {error}");

@@ -7,7 +7,8 @@ use crate::support::ledger::Ledger;
 use crate::support::small::{component, config, pass};
 use crate::support::{command, data, ran, root, scratch};
 use ddo_recorder::{
-    Checkpoint, Component, HostOptions, JournalOptions, Offload, OffloadConfig, SnapshotOptions, SourceChoice, TimerOptions, enable_offload,
+    Checkpoint, Component, HostOptions, JournalOptions, Offload, OffloadConfig, SnapshotOptions, SourceChoice, TimerOptions,
+    enable_offload,
 };
 use ddo_samples::flux::{Dtype, make_checkpoint};
 use ddo_schemas::section::Section;
@@ -45,7 +46,8 @@ fn generated_files_are_current() {
 fn recorded(offload: &Offload, at: &Path, step: impl Fn(&Offload)) -> Documents {
     let mut journal = offload.metrics_journal(at, JournalOptions { enabled: true });
     let mut paths = vec![journal.record(None).expect("published")];
-    let timer = offload.execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 512 }).expect("starts");
+    let timer =
+        offload.execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 512 }).expect("starts");
     for index in 0..3 {
         step(offload);
         paths.push(journal.record(Some(index)).expect("published"));
@@ -68,7 +70,8 @@ fn recorded(offload: &Offload, at: &Path, step: impl Fn(&Offload)) -> Documents 
 
 fn from_memory() -> Documents {
     let at = scratch("catalogue-memory");
-    let ledger = Ledger::new(HostOptions { page_bytes: 4096, link_bytes_per_second: Some(1 << 40), ..HostOptions::default() }, u64::MAX);
+    let ledger =
+        Ledger::new(HostOptions { page_bytes: 4096, link_bytes_per_second: Some(1 << 40), ..HostOptions::default() }, u64::MAX);
     let offload = enable_offload(component(6), config(ledger)).expect("attached");
     recorded(&offload, &at.path().join("journal"), |offload| {
         pass(offload, &[0, 1, 2, 3, 4, 5]).expect("a pass");
@@ -82,7 +85,8 @@ fn from_file() -> Documents {
     let checkpoint = Checkpoint::open(&path).expect("opens");
     let component = Component::from_checkpoint("transformer", &checkpoint, |_| None).expect("a component");
     let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, u64::MAX);
-    let config = OffloadConfig { source: SourceChoice::Mapped, ceiling: "40%".parse().expect("a ceiling"), ..OffloadConfig::new(ledger) };
+    let config =
+        OffloadConfig { source: SourceChoice::Mapped, ceiling: "40%".parse().expect("a ceiling"), ..OffloadConfig::new(ledger) };
     let offload = enable_offload(component, config).expect("attached");
     recorded(&offload, &at.path().join("journal"), |offload| {
         for unit in offload.units() {
@@ -99,7 +103,16 @@ fn from_programs() -> Documents {
     let at = scratch("catalogue-programs");
     let sample = crate::support::program("ddo-sample");
     let mut record = command("ddo-record");
-    record.current_dir(at.path()).args(["-o", "journal", "--gpu-timing", "--native-timeline", "--label", "a=b", "--component", "mine"]);
+    record.current_dir(at.path()).args([
+        "-o",
+        "journal",
+        "--gpu-timing",
+        "--native-timeline",
+        "--label",
+        "a=b",
+        "--component",
+        "mine",
+    ]);
     record.args(["--interval", "10ms", "--"]).arg(sample).args(["flux_shaped", "--steps", "3", "--model", "model.safetensors"]);
     ran(record.args(["--scale", &format!("{SCALE:.5}"), "--link-gb-per-second", "0.1"])).ended(0);
     let mut failing = command("ddo-record");
@@ -169,7 +182,9 @@ fn rows_of(kind: &str, leaf: &str) -> String {
     match kind {
         "report" => leaf.to_owned(),
         "journal" => leaf.strip_prefix("metrics.").map_or_else(|| format!("journal.{leaf}"), str::to_owned),
-        "manifest" => leaf.strip_prefix("settings.").map_or_else(|| format!("manifest.{leaf}"), |rest| format!("settings.{rest}")),
+        "manifest" => {
+            leaf.strip_prefix("settings.").map_or_else(|| format!("manifest.{leaf}"), |rest| format!("settings.{rest}"))
+        }
         "manifest-end" => format!("manifest_end.{leaf}"),
         other => format!("{other}.{leaf}"),
     }
@@ -189,7 +204,9 @@ fn every_leaf_of_a_run_is_declared() {
     assert_eq!(undeclared, BTreeSet::new());
     let kinds: Vec<&str> = count.keys().copied().collect();
     assert_eq!(kinds, ["journal", "manifest", "manifest-end", "memory", "report", "summary"], "{count:?}");
-    assert!(!is_declared("runtime.vmm.fast_nonsense") && !is_declared("manifest.nonsense") && !is_declared("summary.findings[].x"));
+    assert!(
+        !is_declared("runtime.vmm.fast_nonsense") && !is_declared("manifest.nonsense") && !is_declared("summary.findings[].x")
+    );
 }
 
 #[test]
@@ -201,7 +218,8 @@ fn every_document_of_a_run_fits_its_schema() {
     let schemas: BTreeMap<&str, _> = generate::json_schemas().into_iter().map(compile).collect();
     for (kind, document) in documents() {
         let schema = &schemas[format!("{kind}.schema.json").as_str()];
-        let errors: Vec<String> = schema.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        let errors: Vec<String> =
+            schema.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
         assert_eq!(errors, [""; 0], "{kind}");
     }
     let (_, report) = documents().iter().find(|(kind, _)| *kind == "report").expect("one");
@@ -290,7 +308,11 @@ fn names_of_the_specification_are_kept() {
     assert!(named.len() > 500, "{} rows", named.len());
     let ours = catalogue::rows().iter().filter(|row| row.field.unit != Unit::Structure).map(|row| row.path.as_str());
     let ours = ours.filter(|path| !OWN_DOCUMENTS.iter().any(|document| path.starts_with(document)));
-    let additive: Vec<&str> = ours.filter(|path| !named.contains(path) && !named.contains(format!("{path}.*").as_str())).collect::<BTreeSet<_>>().into_iter().collect();
+    let additive: Vec<&str> = ours
+        .filter(|path| !named.contains(path) && !named.contains(format!("{path}.*").as_str()))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     assert_eq!(additive, ADDITIVE);
 }
 

@@ -50,11 +50,16 @@ fn an_input_without_anything_usable_is_refused_by_its_name() {
     write("deep/final.json", "[".repeat(100_000).as_bytes());
     write("newer/manifest.json", b"{\"schema_version\": 99, \"command\": [], \"clocks\": {}}");
     write("wrong/manifest.json", b"{\"schema_version\": 1, \"command\": 7, \"clocks\": true}");
-    write("nan/final.json", b"{\"schema_version\": 1, \"route\": \"dynamic_offload\", \"runtime\": {\"vmm\": {\"fast_faults\": NaN}}}");
+    write(
+        "nan/final.json",
+        b"{\"schema_version\": 1, \"route\": \"dynamic_offload\", \"runtime\": {\"vmm\": {\"fast_faults\": NaN}}}",
+    );
     write("zero/before_denoise.json", b"");
     write("binary/memory.ndjson", &[0xff; 300]);
     let before = files(at.path());
-    for input in ["empty", "plain.txt", "text", "torn", "nul", "list", "deep", "newer", "wrong", "nan", "zero", "binary", "missing"] {
+    for input in
+        ["empty", "plain.txt", "text", "torn", "nul", "list", "deep", "newer", "wrong", "nan", "zero", "binary", "missing"]
+    {
         let refused = analyze(&at, &[input]).ended(2);
         one_line(&refused, &["ddo-analyze: ", input]);
         one_line(&analyze(&at, &["trace", input]).ended(2), &[input]);
@@ -81,8 +86,18 @@ fn one_broken_file_costs_itself_and_is_a_finding() {
         ("nul", "snapshots/transformer/step_0002.json", |b| vec![0; b.len()], "nul_filled_file"),
         ("not-json", "snapshots/transformer/before_denoise.json", |_| b"<html>".to_vec(), "invalid_json"),
         ("not-utf8", "snapshots/transformer/step_0000.json", |b| [&b[..40], &[0xff], &b[41..]].concat(), "invalid_json"),
-        ("newer-report", "reports/final.json", |b| replace(b, "\"schema_version\": 1", "\"schema_version\": 2"), "schema_version_unknown"),
-        ("newer-manifest", "manifest.json", |b| replace(b, "\"schema_version\": 1", "\"schema_version\": 900"), "schema_version_unknown"),
+        (
+            "newer-report",
+            "reports/final.json",
+            |b| replace(b, "\"schema_version\": 1", "\"schema_version\": 2"),
+            "schema_version_unknown",
+        ),
+        (
+            "newer-manifest",
+            "manifest.json",
+            |b| replace(b, "\"schema_version\": 1", "\"schema_version\": 900"),
+            "schema_version_unknown",
+        ),
         ("manifest", "manifest.json", |b| replace(b, "\"command\": [", "\"command\": [7,"), "document_unreadable"),
     ];
     let at = scratch("cli-broken");
@@ -178,18 +193,26 @@ fn ceilings_that_cannot_be() {
     let model = at.path().join("model.safetensors");
     make_checkpoint(&model, 0.000_01, Dtype::F32, 1).expect("made");
     let model = model.to_str().expect("text");
-    let run = |ceiling: &str| sample(&at, &["flux_shaped", "--scale", "0.00001", "--model", model, "--steps", "1", "--ceiling", ceiling]);
+    let run = |ceiling: &str| {
+        sample(&at, &["flux_shaped", "--scale", "0.00001", "--model", model, "--steps", "1", "--ceiling", ceiling])
+    };
     for ceiling in ["0%", "nan", "nan%", "101%", "4GB", "", "0", "1e9", "99999999999999999999"] {
         let refused = run(ceiling).ended(2);
         assert!(refused.err.contains("--ceiling") && refused.out.is_empty(), "{ceiling}: {}", refused.err);
-        assert!(refused.err.contains("KiB, MiB or GiB") || refused.err.contains("at most 100") || refused.err.contains("range"), "{}", refused.err);
+        assert!(
+            refused.err.contains("KiB, MiB or GiB") || refused.err.contains("at most 100") || refused.err.contains("range"),
+            "{}",
+            refused.err
+        );
     }
     for ceiling in ["1", "1KiB", "1%"] {
         let refused = run(ceiling).ended(2);
         one_line(&refused, &["the weight ceiling cannot hold 2 slots", "the limit is", "bytes", "weight_ceiling_below_slots"]);
     }
     run("100%").ended(0);
-    for words in [["--steps", "0"], ["--slots", "1"], ["--slots", "65"], ["--page-kib", "3"], ["--source", "ring"], ["--driver", "tpu"]] {
+    for words in
+        [["--steps", "0"], ["--slots", "1"], ["--slots", "65"], ["--page-kib", "3"], ["--source", "ring"], ["--driver", "tpu"]]
+    {
         let refused = sample(&at, &["flux_shaped", words[0], words[1]]).ended(2);
         assert!(refused.err.contains(words[0]) && refused.err.contains(words[1]), "{}", refused.err);
     }
@@ -248,11 +271,13 @@ fn checkpoints_that_cannot_be_used() {
     std::fs::write(at.path().join("cut.safetensors"), &bytes[..bytes.len() - 100]).expect("written");
     one_line(&sample(&at, &["flux_shaped", "--scale", "0.00001", "--model", "cut.safetensors"]).ended(2), &["cut.safetensors"]);
     for folder in ["C01", "C02/order_a", "C02/order_b", "C03", "C05", "C07", "C09"] {
-        let opened = Checkpoint::open(&data("cases").join(folder)).and_then(|set| Component::from_checkpoint("x", &set, |_| None));
+        let opened =
+            Checkpoint::open(&data("cases").join(folder)).and_then(|set| Component::from_checkpoint("x", &set, |_| None));
         let text = opened.expect_err(folder).to_string();
         assert!(text.contains(folder) && text.lines().count() == 1, "{text}");
     }
-    let error = Checkpoint::open(&at.path().join("cut.safetensors")).and_then(|cut| Component::from_checkpoint("x", &cut, |_| None));
+    let error =
+        Checkpoint::open(&at.path().join("cut.safetensors")).and_then(|cut| Component::from_checkpoint("x", &cut, |_| None));
     assert!(error.expect_err("truncated").to_string().contains("cut.safetensors"));
 }
 
@@ -261,7 +286,8 @@ fn attached(path: &Path) -> Offload {
     make_checkpoint(path, 0.000_01, Dtype::F32, 1).expect("made");
     let checkpoint = Checkpoint::open(path).expect("opens");
     let driver = HostDriver::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }).expect("a host driver");
-    let config = OffloadConfig { source: SourceChoice::Mapped, ceiling: "40%".parse().expect("a share"), ..OffloadConfig::new(driver) };
+    let config =
+        OffloadConfig { source: SourceChoice::Mapped, ceiling: "40%".parse().expect("a share"), ..OffloadConfig::new(driver) };
     enable_offload(Component::from_checkpoint("transformer", &checkpoint, |_| None).expect("a tree"), config).expect("attached")
 }
 

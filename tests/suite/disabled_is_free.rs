@@ -6,7 +6,9 @@
 use crate::support::ledger::Ledger;
 use crate::support::scratch;
 use crate::support::small::{UNIT_ELEMENTS, component, config, id, pass, reference};
-use ddo_recorder::{Ceiling, HostOptions, Job, JournalOptions, Offload, OffloadConfig, SnapshotOptions, TimerOptions, enable_offload};
+use ddo_recorder::{
+    Ceiling, HostOptions, Job, JournalOptions, Offload, OffloadConfig, SnapshotOptions, TimerOptions, enable_offload,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +57,8 @@ fn run(diagnose: &dyn Fn(&Offload, Step<'_>) -> Option<ddo_recorder::Timing>) ->
     };
     let timing = diagnose(&offload, &mut step);
     let before_report = ledger.seen().calls;
-    let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref() }).expect("a report");
+    let report =
+        offload.metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref() }).expect("a report");
     if timing.is_none() {
         assert_eq!(ledger.seen().calls, before_report, "a snapshot without a timer asks the driver nothing");
     }

@@ -76,7 +76,11 @@ fn stopping_before_any_operation_leaves_whole_records_only() {
         assert_eq!(run.components[0].records.len(), 2, "{step}: the copy of a record is about the same step");
         let said = run.findings.iter().any(|finding| finding.code == "unpublished_temporary");
         assert_eq!(said, !temporary.is_empty(), "{step}: {:?}", run.findings);
-        assert_eq!(files(folder.path()).len(), earlier.len() + temporary.len() + usize::from(step >= Step::Unlink), "nothing is cleaned up");
+        assert_eq!(
+            files(folder.path()).len(),
+            earlier.len() + temporary.len() + usize::from(step >= Step::Unlink),
+            "nothing is cleaned up"
+        );
     }
 }
 
@@ -92,7 +96,8 @@ fn a_failing_operation_is_named_and_leaves_no_temporary_file() {
     ] {
         let at = scratch("crash-fail");
         publish_new(at.path(), "step_0000.json", b"earlier").expect("published");
-        let error = publish_watched(at.path(), "step_0001.json", b"whole", &mut At(vec![(step, Some(errno))])).expect_err("failed");
+        let error =
+            publish_watched(at.path(), "step_0001.json", b"whole", &mut At(vec![(step, Some(errno))])).expect_err("failed");
         assert!(matches!(&error, PublishError::Io { step: named, .. } if *named == step), "{error}");
         assert!(error.to_string().contains(step.name()), "{error}");
         let left = files(at.path());

@@ -77,7 +77,8 @@ fn streamed(files: &ModelFiles, batch: &Batch, way: &Way) -> Vec<Vec<f32>> {
         ledger.corrupt_byte(byte);
     }
     let checkpoint = Checkpoint::open(&files.weights).expect("the checkpoint");
-    let config = OffloadConfig { ceiling, source: way.source, slots: way.slots, ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
+    let config =
+        OffloadConfig { ceiling, source: way.source, slots: way.slots, ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
     let offload = enable_offload(encoder(&checkpoint).expect("the encoder"), config).expect("attached");
     assert_eq!(offload.units().iter().map(|unit| unit.bytes).sum::<u64>(), MANAGED_BYTES);
     let pass = EncoderPass::new(&offload, batch.clone()).expect("six layers");

@@ -175,7 +175,8 @@ fn steps_are_drawn_between_complete_markers_only() {
     let marker = |sequence, unit, at| window(sequence, SampleKind::StepMarker, unit, 1, at, at);
     let mut lost = marker(3, 2, 0);
     (lost.status, lost.start_seconds, lost.end_seconds) = (SampleStatus::Failed, None, None);
-    let markers = vec![marker(1, 0, 0), marker(2, 1, 100), lost, marker(4, 3, 300), marker(5, 4, 450), marker(6, END_MARKER, 500)];
+    let markers =
+        vec![marker(1, 0, 0), marker(2, 1, 100), lost, marker(4, 3, 300), marker(5, 4, 450), marker(6, END_MARKER, 500)];
     let reading = sound(&encode(markers, TraceOptions::default()).0);
     let mut steps: Vec<(&str, u64)> =
         reading.on("steps (between markers)").map(|slice| (slice.name.as_str(), slice.end - slice.start)).collect();

@@ -73,7 +73,11 @@ fn check_summary(summary: &serde_json::Value) {
     assert_eq!(summary["steps"]["count"], STEPS);
     assert_eq!(summary["run"]["status"], "exited 0");
     assert!(summary["steps"]["seconds_per_step"].as_f64().expect("measured") > 0.0);
-    assert_eq!(summary["findings"].as_array().expect("a list").iter().filter(|f| f["severity"] != "note").count(), 0, "{summary}");
+    assert_eq!(
+        summary["findings"].as_array().expect("a list").iter().filter(|f| f["severity"] != "note").count(),
+        0,
+        "{summary}"
+    );
 }
 
 /// The trace holds each window of the report with its exact length, and each step of the journal.
@@ -82,10 +86,8 @@ fn check_trace(bytes: &[u8], report: &Path) {
     let report: Report = serde_json::from_slice(&std::fs::read(report).expect("written")).expect("a report");
     let timeline = report.runtime.native_timeline.expect("recorded");
     assert_eq!(timeline.status, "complete");
-    let mut drawn: Vec<(String, u64)> = reading
-        .on("/ stream ")
-        .map(|slice| (slice.category.clone(), slice.end - slice.start))
-        .collect();
+    let mut drawn: Vec<(String, u64)> =
+        reading.on("/ stream ").map(|slice| (slice.category.clone(), slice.end - slice.start)).collect();
     let ns = |seconds: Option<ddo_schemas::Seconds>| (seconds.expect("complete").0 * 1e9).round() as i64;
     let lengths = timeline.samples.iter().map(|s| (s.kind.name().to_owned(), (ns(s.end_seconds) - ns(s.start_seconds)) as u64));
     let mut recorded: Vec<(String, u64)> = lengths.collect();

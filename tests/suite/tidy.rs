@@ -364,8 +364,7 @@ pub(crate) fn documents(source: &Source) -> Vec<Violation> {
         return Vec::new();
     }
     let lacks = |words: &&str| !docs.contains(*words);
-    let text =
-        |words| source.violation(1, "module docs", format!("the room's documentation lacks the words {words:?}"));
+    let text = |words| source.violation(1, "module docs", format!("the room's documentation lacks the words {words:?}"));
     ["may use", "invariants"].into_iter().filter(lacks).map(text).collect()
 }
 
@@ -424,9 +423,7 @@ fn is_crate_root(path: &str) -> bool {
     let in_bin = |folder: &str| folder.ends_with("/src/bin");
     let target = matches!(file, "lib.rs" | "main.rs");
     let own_folder = folder.rsplit_once('/').is_some_and(|(above, _)| target && in_bin(above));
-    (target && (folder.ends_with("/src") || folder == "tests" || folder == "tests/suite"))
-        || in_bin(folder)
-        || own_folder
+    (target && (folder.ends_with("/src") || folder == "tests" || folder == "tests/suite")) || in_bin(folder) || own_folder
 }
 
 /// Reachable files, and whether only through a `#[cfg(test)]` module.
@@ -475,9 +472,7 @@ fn declared(items: &[syn::Item], [own, beside, here]: [&str; 3], is_test: bool, 
         });
         match explicit {
             Some(path) => open.push((normal(&format!("{beside}/{path}")), is_test)),
-            None => {
-                open.extend([format!("{own}/{name}.rs"), format!("{own}/{name}/mod.rs")].map(|path| (path, is_test)))
-            }
+            None => open.extend([format!("{own}/{name}.rs"), format!("{own}/{name}/mod.rs")].map(|path| (path, is_test))),
         }
     }
 }

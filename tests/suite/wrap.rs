@@ -93,10 +93,7 @@ fn the_exit_code_is_the_commands() {
         assert_eq!(end.findings.len(), usize::from(status == "not_started"), "{end:?}");
         let lines = stderr(&output);
         assert!(lines.starts_with("ddo-record: recording into /"), "{lines}");
-        assert!(
-            lines.lines().last().is_some_and(|l| l.starts_with("ddo-record: analyse with: ddo-analyze /")),
-            "{lines}"
-        );
+        assert!(lines.lines().last().is_some_and(|l| l.starts_with("ddo-record: analyse with: ddo-analyze /")), "{lines}");
         assert!(lines.lines().all(|l| l.starts_with("ddo-record: ")), "{lines}");
     }
 }
@@ -372,10 +369,7 @@ fn the_command_gets_the_settings_and_the_manifest_few_variables() {
 
     let outer = serde_json::to_string(&Settings { journal: "off".into(), ..settings }).expect("settings");
     let at = scratch("wrap-env-outer");
-    assert_eq!(
-        run(record(&at, &["--component", "mine"], &["true"]).env("DDO_RECORD_SETTINGS", &outer)).status.code(),
-        Some(0)
-    );
+    assert_eq!(run(record(&at, &["--component", "mine"], &["true"]).env("DDO_RECORD_SETTINGS", &outer)).status.code(), Some(0));
     let start = manifest(&journal(&at));
     assert_eq!((start.settings.journal.as_str(), start.component.as_deref()), ("off", Some("mine")));
     let origin = |name: &str| start.settings_origin.get(name).map(String::as_str);
@@ -447,8 +441,7 @@ fn a_full_disk_costs_samples_and_nothing_else() {
 
 #[test]
 fn a_journal_that_cannot_be_sealed_is_said() {
-    for (options, inner, code) in [(&[][..], 0, 0), (&["--strict-recording"], 0, 125), (&["--strict-recording"], 9, 9)]
-    {
+    for (options, inner, code) in [(&[][..], 0, 0), (&["--strict-recording"], 0, 125), (&["--strict-recording"], 9, 9)] {
         let at = scratch("wrap-unsealed");
         let script = format!("echo mine > \"$DDO_RECORD_DIR/manifest.end.json\"; exit {inner}");
         let output = run(&mut record(&at, options, &["sh", "-c", &script]));

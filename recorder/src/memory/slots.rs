@@ -97,7 +97,11 @@ impl SlotPool {
 
     /// The slot that holds an owner's contents.
     pub fn find(&self, owner: usize) -> Option<(usize, Holding)> {
-        let held = self.slots.iter().enumerate().find_map(|(index, slot)| Some((index, slot.holding?)).filter(|(_, h)| h.owner == owner));
+        let held = self
+            .slots
+            .iter()
+            .enumerate()
+            .find_map(|(index, slot)| Some((index, slot.holding?)).filter(|(_, h)| h.owner == owner));
         held.filter(|(index, _)| self.slots.get(*index).is_some_and(|slot| !slot.quarantined))
     }
 

@@ -1,9 +1,9 @@
 //! Attaching: plan, open sources, map memory.
 
+use super::Counters;
 use super::component::Component;
 use super::marks::MarksSlot;
 use super::state::{Bindings, Inner, Offload, Residence, State, TensorPlace, UnitId, UnitInfo, UnitPlan};
-use super::Counters;
 use crate::config::{OffloadConfig, SourceChoice};
 use crate::driver::{DeviceFacts, Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
 use crate::error::{Error, Result};
@@ -183,7 +183,9 @@ fn host_tensors(component: &Component, units: &Units) -> Result<BTreeMap<String,
         let tensor = match parameter.source {
             ParameterSource::Memory { tensor } => component.tensors.get(tensor).cloned(),
             ParameterSource::File { file, offset } => {
-                let Some(source) = component.checkpoint.as_ref().and_then(|checkpoint| checkpoint.files().get(file)) else { continue };
+                let Some(source) = component.checkpoint.as_ref().and_then(|checkpoint| checkpoint.files().get(file)) else {
+                    continue;
+                };
                 if let std::collections::btree_map::Entry::Vacant(entry) = maps.entry(file) {
                     entry.insert(Arc::new(source.map().map_err(|error| Error::io("map", source.path(), error))?));
                 }

@@ -7,8 +7,8 @@
 use super::{Outcome, RunError, Session, compare};
 use crate::args::SampleArgs;
 use crate::minilm::{
-    Batch, EmbeddingWeights, HOST_TENSORS, LAYER_TENSORS, LAYERS, LayerWeights, Resident, Scratch, TEXTS, Tokens, embed, encoder_layer,
-    pool_and_normalise,
+    Batch, EmbeddingWeights, HOST_TENSORS, LAYER_TENSORS, LAYERS, LayerWeights, Resident, Scratch, TEXTS, Tokens, embed,
+    encoder_layer, pool_and_normalise,
 };
 use crate::model::{self, ModelFiles};
 use ddo_recorder::{Checkpoint, Component, Job, JobError, Offload, UnitId, View};
@@ -120,6 +120,7 @@ fn first_hidden(offload: &Offload, batch: &Batch) -> Result<Vec<f32>, RunError> 
     let tables = HOST_TENSORS.iter().map(|(name, _)| offload.host_tensor(name)).collect::<Result<Vec<_>, _>>()?;
     let slices = tables.iter().map(|table| table.as_slice::<f32>()).collect::<Result<Vec<_>, _>>()?;
     let got = slices.len();
-    let slices = slices.try_into().map_err(|_| RunError::TensorCount { what: "embeddings".into(), got, expected: HOST_TENSORS.len() })?;
+    let slices =
+        slices.try_into().map_err(|_| RunError::TensorCount { what: "embeddings".into(), got, expected: HOST_TENSORS.len() })?;
     Ok(embed(&EmbeddingWeights::in_order(slices), batch)?)
 }

@@ -8,8 +8,8 @@
 use super::{Outcome, RunError};
 use crate::args::{SampleArgs, SourceArg};
 use ddo_recorder::{
-    Component, ExecutionTimer, HostDriver, HostOptions, JournalOptions, MetricsJournal, Offload, OffloadConfig, RecordRun, SnapshotOptions,
-    SourceChoice, TimerOptions, UnitInfo, enable_offload,
+    Component, ExecutionTimer, HostDriver, HostOptions, JournalOptions, MetricsJournal, Offload, OffloadConfig, RecordRun,
+    SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
 };
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! A driver wrapper for every runtime test: counts calls, holds the weight ceiling, catches double frees.
 
 use ddo_recorder::driver::{
-    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostBytes, Launch, MemoryInfo, PhysicalId, Priority, StreamId,
+    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostBytes, Launch, MemoryInfo, PhysicalId, Priority,
+    StreamId,
 };
 use ddo_recorder::{HostDriver, HostOptions};
 use std::collections::{BTreeMap, BTreeSet};

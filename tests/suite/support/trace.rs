@@ -70,7 +70,12 @@ pub(crate) fn read(bytes: &[u8]) -> Reading {
 /// Reads a whole trace that breaks no rule.
 pub(crate) fn sound(bytes: &[u8]) -> Reading {
     let reading = read(bytes);
-    assert!(reading.problems.is_empty(), "{} problems: {:#?}", reading.problems.len(), reading.problems.iter().take(10).collect::<Vec<_>>());
+    assert!(
+        reading.problems.is_empty(),
+        "{} problems: {:#?}",
+        reading.problems.len(),
+        reading.problems.iter().take(10).collect::<Vec<_>>()
+    );
     reading
 }
 
