@@ -78,7 +78,7 @@ impl Timeline {
         let epoch = created.pop();
         let (Ok(()), Some(epoch)) = (made.clone(), epoch) else {
             release(&*driver, created.into_iter().chain(epoch));
-            return Err(made.err().unwrap_or_else(|| unreachable_event()));
+            return Err(made.err().unwrap_or_else(unreachable_event));
         };
         let before = clock.now().seconds();
         let recorded = driver.event_record(epoch, stream);
