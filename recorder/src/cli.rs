@@ -23,7 +23,7 @@ Exit code: the command's own; 128+N when signal N ended it; 127 not found; 126 n
 #[derive(Debug, Parser)]
 #[command(name = "ddo-record", version, after_help = EXAMPLES, override_usage = "ddo-record [OPTIONS] -- COMMAND [ARGS...]")]
 pub(crate) struct Cli {
-    /// Journal folder; must not exist or must be empty [default: ddo-journal-<UTC time>]
+    /// Journal folder; must not exist or must be empty. Default: `ddo-journal-<UTC time>`
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 

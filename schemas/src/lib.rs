@@ -6,8 +6,8 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | [`unit`] | in which unit is it counted? |
-//! | [`field`], [`section`] | how is a field declared? |
+//! | [`mod@unit`] | in which unit is it counted? |
+//! | [`field`], [`mod@section`] | how is a field declared? |
 //! | [`sections`] | which fields exist, table by table? |
 //! | [`report`] | what does one report contain? |
 //! | [`timeline`] | which windows did a stream pass through? |

@@ -208,7 +208,7 @@ fn a_killed_host_leaves_whole_records_and_the_analyzer_says_what_is_missing() {
     let summary: serde_json::Value = serde_json::from_str(&said.out).expect("JSON alone");
     assert_eq!(summary["run"]["status"], "signal 9");
     let codes: Vec<&str> = summary["findings"].as_array().expect("a list").iter().filter_map(|f| f["code"].as_str()).collect();
-    assert!(codes.contains(&"run_signaled"), "{codes:?}");
+    assert!(codes.contains(&"run_signaled") && codes.contains(&"no_report"), "{codes:?}");
     let screen = ran(command("ddo-analyze").current_dir(at.path()).args(["journal", "--force"])).ended(0).out;
     let screen = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(screen.contains("signal 9") && screen.contains("the run ended before a report"), "{screen}");

@@ -20,7 +20,7 @@ struct Args {
     /// The MiniLM checkpoint: its folder or model.safetensors.
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
-    /// Folder for the results; it must not exist yet. Default: demo/<UTC time> in the cargo target folder.
+    /// Folder for the results; it must not exist yet. Default: `demo/<UTC time>` in the cargo target folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Forward passes.
