@@ -4,7 +4,7 @@
 
 use crate::support::ledger::Ledger;
 use crate::support::tiny;
-use ddo_recorder::driver::{Driver, HostMode};
+use ddo_recorder::driver::{Driver, HostMode, Priority};
 use ddo_recorder::{Ceiling, HostDriver, HostOptions, OffloadConfig, SnapshotOptions, enable_offload};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -37,6 +37,8 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
         ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger))
     };
     let offload = enable_offload(tiny::component(units), config).expect("attached");
+    // In some lives a second stream reads the same units; it takes no part in the result.
+    let second = (rng.u8(..3) == 0).then(|| ledger.stream_create(Priority::Normal).expect("a stream"));
     let audit = || assert_eq!(offload.audit(), Vec::<String>::new(), "conservation");
     for _ in 0..rng.u64(2..5) {
         let mut order: Vec<u64> = (0..units).collect();
@@ -47,6 +49,10 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
         for unit in &order {
             if rng.u8(..10) == 0 {
                 drop(offload.unit(tiny::id(&offload, rng.u64(0..units))).expect("a unit in hand, and let go"));
+                audit();
+            }
+            if let Some(second) = second {
+                tiny::check_on(&offload, second, *unit, Duration::from_nanos(rng.u64(0..40_000))).expect("submitted");
                 audit();
             }
             tiny::submit(&offload, *unit, &state, Duration::from_nanos(rng.u64(0..20_000))).expect("submitted");
@@ -63,6 +69,9 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
             assert_eq!(*state.lock().expect("jobs do not panic"), tiny::reference(&order), "the same bits as without a runtime");
         }
     }
+    if let Some(second) = second {
+        offload.wait_stream(second).expect("the second stream read the right weights");
+    }
     offload.wait_idle().expect("idle");
     let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: None }).expect("a report");
     let vmm = report.runtime.vmm.expect("attached");
@@ -70,6 +79,9 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
     audit();
     let closed = offload.close(Duration::from_secs(1)).expect("closes");
     assert_eq!((closed.quarantined_bytes, closed.errors.len()), (0, 0), "{closed:?}");
+    if let Some(second) = second {
+        ledger.stream_destroy(second).expect("destroyed");
+    }
     ledger.seen().assert_balanced();
 }
 

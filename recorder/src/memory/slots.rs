@@ -1,7 +1,7 @@
 //! Execution slots: fixed places that streamed units take turns in.
 
 use super::{MappingBook, give_back, map_fresh};
-use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId};
+use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId, StreamId};
 use std::sync::Arc;
 
 /// What a slot holds.
@@ -18,7 +18,8 @@ struct Slot {
     memory: Option<PhysicalId>,
     holding: Option<Holding>,
     guards: u32,
-    consumer: Option<EventId>,
+    /// Latest work of each stream that reads the contents and whose end is not proven.
+    consumers: Vec<(StreamId, EventId)>,
     turn: u64,
     quarantined: bool,
 }
@@ -103,9 +104,17 @@ impl SlotPool {
         usable.min_by_key(|(_, slot)| slot.turn).map(|(index, _)| index)
     }
 
-    /// Event of the last work that reads the slot; the next upload must wait for it.
-    pub fn consumer(&self, index: usize) -> Option<EventId> {
-        self.slots.get(index).and_then(|slot| slot.consumer)
+    /// Takes the events of the last work on each stream that reads the slot; the next upload must wait for all of
+    /// them, and everything later on the upload stream then runs behind them too.
+    pub fn take_consumers(&mut self, index: usize) -> Vec<(StreamId, EventId)> {
+        self.slots.get_mut(index).map(|slot| std::mem::take(&mut slot.consumers)).unwrap_or_default()
+    }
+
+    /// Puts consumers back that no upload waits for after all.
+    pub fn restore_consumers(&mut self, index: usize, consumers: Vec<(StreamId, EventId)>) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.consumers.extend(consumers);
+        }
     }
 
     /// Says what a slot now holds; `None` empties it.
@@ -131,20 +140,23 @@ impl SlotPool {
         }
     }
 
-    /// Lets the contents go; `consumer` is the event behind the last work that reads them.
-    pub fn unguard(&mut self, index: usize, consumer: Option<EventId>) {
+    /// Lets the contents go; `consumer` is the event behind the work that reads them, with its stream.
+    pub fn unguard(&mut self, index: usize, consumer: Option<(StreamId, EventId)>) {
         self.turns += 1;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.guards = slot.guards.saturating_sub(1);
-            slot.consumer = consumer.or(slot.consumer);
+            if let Some((stream, _)) = consumer {
+                slot.consumers.retain(|(other, _)| *other != stream);
+            }
+            slot.consumers.extend(consumer);
             slot.turn = self.turns;
         }
     }
 
     /// Forgets a consumer whose completion is proven.
     pub fn consumer_done(&mut self, event: EventId) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.consumer == Some(event)) {
-            slot.consumer = None;
+        for slot in &mut self.slots {
+            slot.consumers.retain(|(_, consumer)| *consumer != event);
         }
     }
 

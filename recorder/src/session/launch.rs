@@ -35,7 +35,7 @@ impl Offload {
         }
         state.running.push_back(Running { unit: guard.unit, event });
         if let Some(slot) = guard.slot {
-            state.slots.unguard(slot, Some(event));
+            state.slots.unguard(slot, Some((stream, event)));
         }
         inner.look_ahead(&mut state);
         Ok(())

@@ -15,7 +15,7 @@ impl Inner {
         let batch = self.counters.dma_enqueue.time(clock, || {
             self.counters.transport_total.time(clock, || {
                 let batch = self.counters.transport_prepare.time(clock, || self.batch(state, unit))?;
-                self.await_consumer(state, unit, slot)?;
+                self.await_consumers(state, unit, slot)?;
                 self.counters.transport_submit.time(clock, || self.submit(state, unit, &batch, place, slot))?;
                 Ok::<_, Error>(batch)
             })
@@ -46,11 +46,19 @@ impl Inner {
         Ok(batch)
     }
 
-    /// Makes the upload stream wait for the work that still reads the slot.
-    fn await_consumer(&self, state: &State, unit: usize, slot: Option<usize>) -> Result<()> {
-        let Some(consumer) = slot.and_then(|slot| state.slots.consumer(slot)) else { return Ok(()) };
-        let wait = || self.driver.stream_wait_event(self.upload, consumer);
-        Ok(window(&self.marks, SampleKind::UploadSlotDependency, unit, None, self.upload, wait)?)
+    /// Makes the upload stream wait for all work that still reads the slot.
+    fn await_consumers(&self, state: &mut State, unit: usize, slot: Option<usize>) -> Result<()> {
+        let Some(slot) = slot else { return Ok(()) };
+        let consumers = state.slots.take_consumers(slot);
+        if consumers.is_empty() {
+            return Ok(());
+        }
+        let wait = || consumers.iter().try_for_each(|(_, event)| self.driver.stream_wait_event(self.upload, *event));
+        let waited = window(&self.marks, SampleKind::UploadSlotDependency, unit, None, self.upload, wait);
+        if waited.is_err() {
+            state.slots.restore_consumers(slot, consumers);
+        }
+        Ok(waited?)
     }
 
     fn submit(&self, state: &mut State, unit: usize, batch: &UnitBatch, place: DeviceAddress, slot: Option<usize>) -> Result<()> {

@@ -52,6 +52,17 @@ pub(crate) fn submit(offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, last
     offload.launch(offload.compute_stream(), guard, job.lasting(lasting))
 }
 
+/// Submits work on any stream that fails unless it reads exactly the unit's weights.
+pub(crate) fn check_on(offload: &Offload, stream: StreamId, unit: u64, lasting: Duration) -> ddo_recorder::Result<()> {
+    let guard = offload.unit(id(offload, unit))?;
+    let view = guard.view("weight")?;
+    let job = Job::host(move |context| {
+        let right = weights(unit).into_iter().flat_map(i64::to_le_bytes).eq(context.slice::<u8>(&view)?.iter().copied());
+        right.then_some(()).ok_or_else(|| ddo_recorder::JobError::new("other weights than the unit's"))
+    });
+    offload.launch(stream, guard, job.lasting(lasting))
+}
+
 /// Which wait is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
