@@ -13,6 +13,9 @@ pub const ROUTE_DYNAMIC_OFFLOAD: &str = "dynamic_offload";
 section! {
     /// What happened while the route ran.
     pub struct Runtime at "runtime" {
+        session_id: Option<String> = Unit::Text, Identity, Session, "attach",
+            "Random name of the attached session, the same in its records and reports.",
+            "Use it to tell sessions of one component name apart; it means nothing in another run.";
         observed_monotonic_seconds: Option<Seconds> = Unit::Seconds, Identity, Scope, "snapshot",
             "Host monotonic time of this snapshot, on the clock of the manifest and of the timeline's epoch.",
             "Use it to place records beside memory samples and stream windows.";

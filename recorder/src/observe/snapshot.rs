@@ -34,6 +34,7 @@ impl Offload {
             configuration: self.inner.configuration.clone(),
             setup: BTreeMap::new(),
             runtime: Runtime {
+                session_id: Some(self.inner.session_id.clone()),
                 observed_monotonic_seconds: Some(Seconds(self.inner.clock.now().seconds())),
                 state: self.inner.state_report.clone(),
                 vmm: Some(vmm(&self.inner, &self.inner.levels())),

@@ -87,6 +87,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     let look_ahead_depth = if config.look_ahead { planned.residency.slots.saturating_sub(1) } else { 0 };
     let inner = Inner {
         name: component.name.clone(),
+        session_id: format!("{:016x}", fastrand::u64(..)),
         infos: unit_infos(&units),
         bindings: bindings(&planned.units),
         configuration: configuration(&component, &config, &facts, planned.ceiling_bytes),

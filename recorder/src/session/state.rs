@@ -108,6 +108,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) name: String,
+    pub(crate) session_id: String,
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) facts: DeviceFacts,
     pub(crate) clock: Arc<dyn Clock>,
