@@ -50,8 +50,6 @@ pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest pause: above it a run has no useful samples.
 pub const MAX_INTERVAL: Duration = Duration::from_secs(60);
-/// Characters of a component name; it becomes a folder name.
-pub const MAX_COMPONENT_CHARS: usize = 64;
 /// Characters of a label's key; it becomes a table header.
 pub const MAX_LABEL_KEY_CHARS: usize = 64;
 /// Bytes of a label's value; it is a word, not a document.
@@ -62,3 +60,5 @@ pub const MAX_LABELS: usize = 64;
 pub const MAX_PATTERNS: usize = 64;
 /// A supervisor that signals the process and then its group sends the same signal twice; within this time the two count as one request.
 pub const SAME_REQUEST: Duration = Duration::from_millis(250);
+/// Longest single wait for an event: a year, in seconds; longer ones overflow the clocks of some systems.
+pub const MAX_WAIT_SECONDS: u64 = 365 * 86_400;

@@ -50,6 +50,16 @@ impl Default for Settings {
     }
 }
 
+/// Most characters of a component name; it becomes a folder name.
+pub const MAX_COMPONENT_CHARS: usize = 64;
+
+/// True for a name that may become a folder name: 1 to [`MAX_COMPONENT_CHARS`] of A-Z, a-z, 0-9, `.`, `_`, `-`,
+/// without a leading dot.
+pub fn is_component_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=MAX_COMPONENT_CHARS).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.')
+}
+
 /// A settings object that contradicts itself or leaves its limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSettings {
@@ -62,6 +72,9 @@ pub enum BadSettings {
     /// A switch without the one that it depends on.
     #[error("native_timeline needs gpu_timing; turn both on")]
     TimelineWithoutTiming,
+    /// A component name that cannot be a folder name.
+    #[error("component is {0:?}; it must be 1 to {MAX_COMPONENT_CHARS} characters of A-Z a-z 0-9 . _ - and not start with a dot")]
+    Component(String),
     /// Outside the limits.
     #[error("native_timeline_capacity is {got}; it must be 1 to {limit}")]
     Capacity {
@@ -82,6 +95,9 @@ impl Settings {
         if self.journal != "steps" && self.journal != "off" {
             return Err(BadSettings::Journal(self.journal.clone()));
         }
+        if let Some(name) = self.component.as_ref().filter(|name| !is_component_name(name)) {
+            return Err(BadSettings::Component(name.clone()));
+        }
         if self.native_timeline && !self.gpu_timing {
             return Err(BadSettings::TimelineWithoutTiming);
         }
@@ -89,5 +105,19 @@ impl Settings {
             return Err(BadSettings::Capacity { got: self.native_timeline_capacity, limit: MAX_TIMELINE_CAPACITY });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_name_never_leaves_its_folder() {
+        for bad in ["", ".", "..", "../../evil", "/tmp/evil", "a/b", ".hidden", "a b", "\u{e9}", &"x".repeat(65)] {
+            let settings = Settings { component: Some(bad.into()), ..Settings::default() };
+            assert_eq!(settings.check(), Err(BadSettings::Component(bad.into())));
+        }
+        assert_eq!(Settings { component: Some("text_encoder-2.1".into()), ..Settings::default() }.check(), Ok(()));
     }
 }

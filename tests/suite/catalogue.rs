@@ -266,6 +266,7 @@ const ADDITIVE: &[&str] = &[
     "runtime.native_timeline.warm_window_summary.scope",
     "runtime.native_timeline.window_summary.scope",
     "runtime.observed_monotonic_seconds",
+    "runtime.session_id",
     "runtime.state.module_count",
     "runtime.state.planner_decisions.vmm_backend",
     "runtime.state.planner_decisions.vmm_effective_source",

@@ -28,7 +28,7 @@ struct Cost {
 /// Everything that a report says, without host times.
 fn without_times(value: &mut serde_json::Value) {
     if let serde_json::Value::Object(map) = value {
-        map.retain(|key, _| !key.ends_with("seconds") && key != "setup_runtime");
+        map.retain(|key, _| !key.ends_with("seconds") && key != "setup_runtime" && key != "session_id");
         map.values_mut().for_each(without_times);
     }
 }

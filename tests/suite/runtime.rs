@@ -223,3 +223,49 @@ fn dropping_an_idle_session_gives_everything_back() {
     drop(offload);
     ledger.seen().assert_balanced();
 }
+
+#[test]
+fn a_refused_request_leaves_the_learned_order_alone() {
+    let (ledger, offload) = attach(6, 2 * UNIT, 2);
+    let order: Vec<u64> = (0..6).collect();
+    pass(&offload, &order).expect("a pass");
+    let guards = [0, 1].map(|unit| offload.unit(id(&offload, unit)).expect("a slot"));
+    assert_eq!(offload.unit(id(&offload, 2)).expect_err("both slots are in hand").code(), "execution_slots_in_hand");
+    let state = Arc::new(Mutex::new(1));
+    drop(guards);
+    for unit in 2..6 {
+        submit(&offload, offload.compute_stream(), unit, &state).expect("submitted");
+    }
+    offload.mark_step().expect("a step");
+    assert_eq!(vmm(&offload).fast_execution_plan_mismatches, Some(0), "0 and 1 in hand, then 2 to 5, as learned");
+    offload.wait_idle().expect("idle");
+    close(&ledger, &offload);
+}
+
+#[test]
+fn closing_waits_for_other_streams_and_tells_late_failures() {
+    use ddo_recorder::driver::{Driver, Priority};
+    let (ledger, offload) = attach(4, 2 * UNIT, 2);
+    let second = ledger.stream_create(Priority::Normal).expect("a stream");
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let guard = offload.unit(id(&offload, 0)).expect("a unit");
+    let job = Job::host(move |_| {
+        wait.recv().map_err(|_| ddo_recorder::JobError::new("never released")).and(Err(ddo_recorder::JobError::new("late")))
+    });
+    offload.launch(second, guard, job).expect("queued");
+    let closing = {
+        let offload = offload.clone();
+        std::thread::spawn(move || offload.close(Duration::MAX).expect("closes"))
+    };
+    // A snapshot is not held up by a close that waits, and shows when the close has begun.
+    while offload.unit(id(&offload, 1)).map(drop).is_ok() {
+        std::thread::yield_now();
+    }
+    offload.metrics_snapshot(SnapshotOptions::default()).expect("a report while closing");
+    release.send(()).expect("the job waits");
+    let report = closing.join().expect("no panic");
+    assert_eq!(report.quarantined_bytes, 0);
+    assert!(report.errors.iter().any(|error| error.contains("late")), "{report:?}");
+    ledger.stream_destroy(second).expect("destroyed");
+    ledger.seen().assert_balanced();
+}

@@ -22,19 +22,24 @@ pub struct PassOrder {
 }
 
 impl PassOrder {
-    /// Notes that a unit was asked for.
+    /// What asking for a unit now would be.
+    pub fn foresee(&self, unit: usize) -> Arrival {
+        match self.learned.get(self.current.len()) {
+            _ if !self.following => Arrival::Unplanned,
+            Some(expected) if *expected == unit => Arrival::Expected,
+            _ => Arrival::Mismatch,
+        }
+    }
+
+    /// Notes that a unit was asked for and granted.
     pub fn arrive(&mut self, unit: usize) -> Arrival {
-        let expected = self.learned.get(self.current.len()).copied();
+        let arrival = self.foresee(unit);
         self.current.push(unit);
-        if !self.following {
-            return Arrival::Unplanned;
+        if arrival == Arrival::Mismatch {
+            self.following = false;
+            self.mismatches += 1;
         }
-        if expected == Some(unit) {
-            return Arrival::Expected;
-        }
-        self.following = false;
-        self.mismatches += 1;
-        Arrival::Mismatch
+        arrival
     }
 
     /// Ends a pass. The order just seen is followed next; a pass without units teaches nothing.

@@ -1,8 +1,9 @@
 //! Closing: completion proof, unmap, release, addresses, events, streams - in this order, written here once.
 
 use super::state::{Inner, Offload, State};
-use crate::driver::DriverResult;
+use crate::driver::{DriverResult, EventId};
 use crate::error::{Error, Result};
+use crate::limits::MAX_WAIT_SECONDS;
 use std::time::{Duration, Instant};
 
 /// How a session ended.
@@ -29,32 +30,20 @@ impl Offload {
     /// Waits for queued work, at most `deadline`.
     pub fn close(&self, deadline: Duration) -> Result<CloseReport> {
         let inner = &self.inner;
+        let start = Instant::now();
+        let (mut report, before, works) = inner.begin_close()?;
+        // Without the lock: snapshots, collections and guards of other threads do not wait for this.
+        let drained = inner.drain(start, deadline, &works);
         let mut state = inner.lock();
-        if state.closed {
-            return Err(Error::Closed { what: "the session" });
-        }
-        let held = state.residence.iter().map(|residence| residence.pins).sum::<u64>();
-        let guards = held.saturating_sub(state.running.len() as u64);
-        if guards > 0 && state.poisoned.is_none() {
-            return Err(Error::refused("guards_in_hand", "units in hand while closing", guards, 0, "guards"));
-        }
-        state.closed = true;
-        let mut report = CloseReport { cancelled_units: state.slots.cancel_ahead(None), ..CloseReport::default() };
-        inner.counters.ahead_cancelled.add(report.cancelled_units);
-        report.errors.extend(state.poisoned.clone());
-        report.errors.extend(state.deferred.take().map(|error| error.to_string()));
-        while let Some((unit, reason)) = inner.failures.take_first() {
-            report.errors.push(format!("work of unit {unit:?} failed: {reason}"));
-        }
-        let before = weight_bytes(&state) + inner.book.lost_bytes.get();
-        let proven = inner.drain(Instant::now() + deadline).and_then(|proven| {
-            state.reap(&*inner.driver, true).map(|_| proven && state.tickets.live() == 0 && state.running.is_empty())
+        let proven = drained.and_then(|drained| {
+            state.reap(&*inner.driver, true).map(|_| drained && state.tickets.live() == 0 && state.running.is_empty())
         });
         match proven {
             Ok(true) => inner.give_back(&mut state, &mut report),
-            Ok(false) => report.errors.push(format!("work is still in flight after {deadline:?}")),
+            Ok(false) => report.errors.push(format!("work is still in flight after {:.3} s", start.elapsed().as_secs_f64())),
             Err(error) => report.errors.push(error.to_string()),
         }
+        inner.report_job_failures(&mut report);
         report.quarantined_bytes = weight_bytes(&state) + inner.book.lost_bytes.get();
         report.released_bytes = before.saturating_sub(report.quarantined_bytes);
         Ok(report)
@@ -66,13 +55,45 @@ fn weight_bytes(state: &State) -> u64 {
 }
 
 impl Inner {
-    /// Waits until both streams have run everything; false when the deadline passes first.
-    fn drain(&self, until: Instant) -> Result<bool> {
+    /// Ends the session for everybody else. Gives the report so far, the bytes under weights, and the events of work
+    /// in flight.
+    fn begin_close(&self) -> Result<(CloseReport, u64, Vec<EventId>)> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Error::Closed { what: "the session" });
+        }
+        let held = state.residence.iter().map(|residence| residence.pins).sum::<u64>();
+        let guards = held.saturating_sub(state.running.len() as u64);
+        if guards > 0 && state.poisoned.is_none() {
+            return Err(Error::refused("guards_in_hand", "units in hand while closing", guards, 0, "guards"));
+        }
+        state.closed = true;
+        let mut report = CloseReport { cancelled_units: state.slots.cancel_ahead(None), ..CloseReport::default() };
+        self.counters.ahead_cancelled.add(report.cancelled_units);
+        report.errors.extend(state.poisoned.clone());
+        report.errors.extend(state.deferred.take().map(|error| error.to_string()));
+        self.report_job_failures(&mut report);
+        let before = weight_bytes(&state) + self.book.lost_bytes.get();
+        Ok((report, before, state.running.iter().map(|running| running.event).collect()))
+    }
+
+    fn report_job_failures(&self, report: &mut CloseReport) {
+        while let Some((unit, reason)) = self.failures.take_first() {
+            report.errors.push(format!("work of unit {unit:?} failed: {reason}"));
+        }
+    }
+
+    /// Waits until both streams have run everything and all works have ended, on whatever stream; false when the
+    /// deadline passes first.
+    fn drain(&self, start: Instant, deadline: Duration, works: &[EventId]) -> Result<bool> {
+        let rest = || deadline.saturating_sub(start.elapsed()).min(Duration::from_secs(MAX_WAIT_SECONDS));
         let fence = self.driver.event_create(false)?;
         let drained: Result<bool> = [self.compute, self.upload].into_iter().try_fold(true, |all, stream| {
             self.driver.event_record(fence, stream)?;
-            Ok(all && self.driver.event_wait(fence, until.saturating_duration_since(Instant::now()))?)
+            Ok(all && self.driver.event_wait(fence, rest())?)
         });
+        let drained = drained
+            .and_then(|drained| works.iter().try_fold(drained, |all, event| Ok(all && self.driver.event_wait(*event, rest())?)));
         let destroyed = self.driver.event_destroy(fence);
         let drained = drained?;
         destroyed?;

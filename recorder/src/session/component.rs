@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::memory::{Checkpoint, HostTensor};
 use crate::plan::{Leaf, Module, ParameterSource, build_tree};
+use ddo_schemas::settings::{MAX_COMPONENT_CHARS, is_component_name};
 
 /// A tree of modules, built from a checkpoint or from tensors in host memory.
 #[derive(Clone, Debug)]
@@ -88,10 +89,9 @@ impl Component {
 }
 
 fn checked_name(name: &str) -> Result<String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if (1..=64).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.') {
+    if is_component_name(name) {
         return Ok(name.to_string());
     }
-    let reason = format!("{name:?} is not 1 to 64 of A-Z, a-z, 0-9, '.', '_', '-' without a leading '.'");
+    let reason = format!("{name:?} is not 1 to {MAX_COMPONENT_CHARS} of A-Z, a-z, 0-9, '.', '_', '-' without a leading '.'");
     Err(Error::invalid("component name", reason))
 }

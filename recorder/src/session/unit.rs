@@ -29,7 +29,7 @@ impl Offload {
         let plan = inner.plan(id.0)?;
         let mut state = inner.open()?;
         state.reap(&*inner.driver, false)?;
-        if state.order.arrive(id.0) == Arrival::Mismatch {
+        if state.order.foresee(id.0) == Arrival::Mismatch {
             let cancelled = state.slots.cancel_ahead(Some(id.0));
             inner.counters.ahead_cancelled.add(cancelled);
         }
@@ -39,6 +39,8 @@ impl Offload {
         } else {
             Some(inner.place_in_slot(&mut state, id.0)?)
         };
+        // Only what was granted belongs to the order of the pass.
+        state.order.arrive(id.0);
         let place = match slot {
             Some(slot) => state.slots.address(slot),
             None => state.arena.address(plan.arena_start),

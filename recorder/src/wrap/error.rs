@@ -60,6 +60,14 @@ pub enum WrapError {
         /// The most characters.
         limit: usize,
     },
+    /// A name that a redaction pattern matches: it could not be written as it is.
+    #[error("{what} {got:?} matches a --redact pattern; choose another name, names are recorded as they are")]
+    NameToRedact {
+        /// `component name` or `label key`.
+        what: &'static str,
+        /// What was given.
+        got: String,
+    },
     /// A label that is not `K=V` within its limits.
     #[error(
         "--label {got:?} must be KEY=VALUE with a key of 1 to {key_limit} characters of A-Z a-z 0-9 . _ - and a value of at most {value_limit} bytes"

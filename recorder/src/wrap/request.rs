@@ -8,7 +8,7 @@
 use super::error::WrapError;
 use super::words::Redactor;
 use crate::limits;
-use ddo_schemas::settings::{ENV_SETTINGS, Settings};
+use ddo_schemas::settings::{ENV_SETTINGS, MAX_COMPONENT_CHARS, Settings, is_component_name};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -103,6 +103,13 @@ impl Request {
         origins.insert("memory_interval_seconds".into(), origin(self.interval.is_some()));
         let labels = parse_labels(&self.labels)?;
         let redactor = redactor(&self.redact)?;
+        let names =
+            labels.keys().map(|key| ("label key", key)).chain(settings.component.iter().map(|name| ("component name", name)));
+        for (what, name) in names {
+            if redactor.word(OsStr::new(name)) != OsStr::new(name) {
+                return Err(WrapError::NameToRedact { what, got: name.clone() });
+            }
+        }
         let mut words = self.command.into_iter();
         let program = words.next().ok_or(WrapError::NoCommand)?;
         Ok(Plan {
@@ -173,10 +180,10 @@ fn plain_name(text: &str, limit: usize) -> bool {
 }
 
 fn check_component(name: &str, origin: &'static str) -> Result<(), WrapError> {
-    if plain_name(name, limits::MAX_COMPONENT_CHARS) && !name.starts_with('.') {
+    if is_component_name(name) {
         return Ok(());
     }
-    Err(WrapError::Component { got: name.to_owned(), origin, limit: limits::MAX_COMPONENT_CHARS })
+    Err(WrapError::Component { got: name.to_owned(), origin, limit: MAX_COMPONENT_CHARS })
 }
 
 fn parse_monitor(word: Option<&str>) -> Result<Monitor, WrapError> {
