@@ -21,8 +21,9 @@ mod threaded;
 
 use super::{
     DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostAccess, HostBytes,
-    HostContext, Launch, MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
+    HostContext, Job, Launch, MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
 };
+use super::job::CUDA_ONLY;
 use crate::meter::Nanos;
 use crate::limits::{HOST_DEVICE_BYTES, HOST_PAGE_BYTES, SPARE_MAPPINGS};
 use machine::Op;
@@ -235,6 +236,9 @@ impl Driver for HostDriver {
     }
 
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {
+        if matches!(launch.job, Job::Cuda(_)) {
+            return Err(DriverError::new("launch", DriverErrorKind::InvalidValue, CUDA_ONLY));
+        }
         self.executor.change(|machine| machine.enqueue("launch", stream, Op::Work(launch)))
     }
 }
