@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Errors of the library say their causes themselves; the chain would repeat them.
             eprintln!("ddo-sample: {error}");
-            let refused = matches!(error.downcast_ref(), Some(RunError::NoCuda | RunError::NoDevice { .. }));
+            let refused = error.downcast_ref::<RunError>().is_some_and(RunError::is_refusal);
             ExitCode::from(if refused { 2 } else { 1 })
         }
     }

@@ -20,6 +20,8 @@
 
 pub mod compute;
 mod context;
+#[cfg(test)]
+mod device_tests;
 mod error;
 mod handle;
 mod ledger;
