@@ -14,6 +14,8 @@
 //! | [`device_work`] | what does a cuda device compute with a unit? |
 //! | [`expected`] | what must it give, computed from plain reads? |
 
+#[cfg(test)]
+mod broken_order;
 pub mod device_work;
 pub mod expected;
 mod flux;

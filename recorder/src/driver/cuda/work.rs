@@ -54,6 +54,11 @@ impl CudaContext {
         Err(JobError::new(format!("{bytes} bytes at {start:#x} are not pinned for this work")))
     }
 
+    /// The stream, for what is kept one a stream.
+    pub(super) fn stream_owner(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
     /// Whether this work runs in the given context.
     pub(super) fn is_in(&self, context: &Arc<Context>) -> Result<(), JobError> {
         let same = Arc::ptr_eq(&self.context, context);

@@ -9,6 +9,7 @@
 use super::DeviceBuffer;
 use crate::driver::cuda::context::Context;
 use crate::driver::cuda::error::missing;
+use crate::driver::cuda::handle::Stream;
 use crate::driver::cuda::{CudaContext, CudaDriver};
 use crate::driver::{DriverError, DriverErrorKind, DriverResult, JobError, View};
 use crate::limits::{GEMM_ALIGNMENT_BYTES, GEMM_WORKSPACE_BYTES};
@@ -18,7 +19,7 @@ use cudarc::cublaslt::sys::{self, cublasLtMatmulPreferenceAttributes_t as Prefer
 use cudarc::driver::sys::CUresult;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 const CALL: &str = "gemm";
 /// `CUBLAS_OP_T` of `cublasOperation_t`, which the bindings of this library leave out.
@@ -63,7 +64,8 @@ struct Library {
     context: Arc<Context>,
     raw: usize,
     plans: Mutex<BTreeMap<GemmShape, Arc<Plan>>>,
-    workspaces: Mutex<BTreeMap<u64, DeviceBuffer>>,
+    /// One a stream; an ended stream's goes when another one is made.
+    workspaces: Mutex<Vec<(Weak<Stream>, DeviceBuffer)>>,
 }
 
 /// Matrix products on one device.
@@ -126,7 +128,7 @@ impl Gemm {
             return Err(JobError::new(format!("gemm: {address:#x} is not aligned to {GEMM_ALIGNMENT_BYTES} bytes")));
         }
         let plan = self.library.plan(shape)?;
-        let workspace = self.library.workspace(context.stream())?;
+        let workspace = self.library.workspace(context.stream_owner())?;
         let keep = [x.keep(), y.keep(), workspace.keep()];
         let beta = 0f32;
         let mut answer = Ok(());
@@ -161,13 +163,14 @@ impl Gemm {
 }
 
 impl Library {
-    fn workspace(&self, stream: u64) -> DriverResult<DeviceBuffer> {
+    fn workspace(&self, stream: &Arc<Stream>) -> DriverResult<DeviceBuffer> {
         let mut workspaces = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(workspace) = workspaces.get(&stream) {
+        if let Some((_, workspace)) = workspaces.iter().find(|(owner, _)| owner.as_ptr() == Arc::as_ptr(stream)) {
             return Ok(workspace.clone());
         }
+        workspaces.retain(|(owner, _)| owner.strong_count() > 0);
         let workspace = DeviceBuffer::in_context(&self.context, GEMM_WORKSPACE_BYTES)?;
-        workspaces.insert(stream, workspace.clone());
+        workspaces.push((Arc::downgrade(stream), workspace.clone()));
         Ok(workspace)
     }
 
