@@ -7,13 +7,15 @@
 use crate::analysis;
 use crate::error::Error;
 use crate::ingest;
+use crate::limits::PROGRESS_FILES;
 use crate::output::perfetto::{self, TraceOptions};
 use crate::output::{self, Options, explain, summary, text};
 use crate::run::Run;
 use clap::{Args, Parser, Subcommand};
+use indicatif::ProgressBar;
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Exit code of `--strict` when a finding is a warning or an error.
@@ -116,7 +118,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
 
 fn all(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     let Some(input) = &arguments.input else { return Ok(2) };
-    let run = ingest::load(input)?;
+    let run = load(input)?;
     let (written, folder) = output::write_all(&run, input, &options(arguments))?;
     if arguments.json {
         summary::write(&written, out)?;
@@ -126,9 +128,24 @@ fn all(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     Ok(exit_code(arguments, &run))
 }
 
+/// Reads the input; long reading shows its progress where standard error is a terminal.
+fn load(input: &Path) -> Result<Run, Error> {
+    let mut bar: Option<ProgressBar> = None;
+    let visible = io::stderr().is_terminal();
+    let run = ingest::load_watched(input, &mut |done, files| {
+        if visible && files > PROGRESS_FILES {
+            bar.get_or_insert_with(|| ProgressBar::new(files as u64).with_message("reading")).set_position(done as u64);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    run
+}
+
 fn trace(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     let Some(input) = &arguments.input else { return Ok(2) };
-    let run = ingest::load(input)?;
+    let run = load(input)?;
     let (path, stats) = output::write_trace(&run, input, &options(arguments))?;
     if arguments.json {
         let line = serde_json::json!({
@@ -140,7 +157,7 @@ fn trace(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     } else {
         let findings = analysis::findings(&run);
         for finding in findings.iter().filter(|finding| analysis::is_serious(finding)).take(crate::limits::MAX_PRINTED_FINDINGS) {
-            print(out, &format!("{}\n", crate::text::shorten_to(&finding.to_string(), 2 * crate::limits::TEXT_COLUMNS)))?;
+            print(out, &format!("{}\n", crate::run::shorten_to(&finding.to_string(), 2 * crate::limits::TEXT_COLUMNS)))?;
         }
         let counts = format!(
             "{} slices, {} instants, {} counter values, {} arrows on {} tracks, {} bytes",
@@ -195,3 +212,6 @@ fn bench_encode(slices: u64, out: &mut dyn Write) -> Result<u8, Error> {
 fn print(out: &mut dyn Write, text: &str) -> Result<(), Error> {
     out.write_all(text.as_bytes()).map_err(Error::Output)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@
 //! | [`analysis`] | what does it mean? (pure) |
 //! | [`output`] | how do we show it? (trace, summary, terminal) |
 //! | [`cli`] | what was asked for? |
-//! | [`text`], [`limits`], [`error`] | small helpers, every bound, the error type |
+//! | [`limits`], [`error`] | every bound, the error type |
 //!
 //! Invariants: input is never trusted and never fatal per file; absent is never zero; integers stay exact; the same
 //! input gives the same bytes; the input is never written to.
@@ -25,7 +25,18 @@ pub mod ingest;
 pub mod limits;
 pub mod output;
 pub mod run;
-pub mod text;
 
 pub use error::Error;
-pub use output::{Options, analyze};
+pub use output::Options;
+
+use ddo_schemas::summary::Summary;
+use std::path::Path;
+
+/// Does everything: reads a folder, writes the trace and `summary.json`, and returns the summary.
+///
+/// # Errors
+/// When nothing in the input is usable, or the output cannot be written.
+pub fn analyze(path: &Path, options: &Options) -> Result<Summary, Error> {
+    let run = ingest::load(path)?;
+    output::write_all(&run, path, options).map(|(summary, _)| summary)
+}

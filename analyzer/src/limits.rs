@@ -30,11 +30,29 @@ pub const PEEK_BYTES: usize = 4096;
 /// Accepted difference between a recorded and a recomputed summary, absolute and relative.
 pub const SUMMARY_TOLERANCE: f64 = 1e-12;
 
+/// Windows that straddle by no more than this, in nanoseconds, are timing noise, whatever the clock's resolution.
+pub const OVERLAP_TOLERANCE_NS: i64 = 1_000;
+
+/// How far the times of one run may lie after the manifest's clock reading, in nanoseconds: 30 days. What lies
+/// further belongs to another clock or another boot.
+pub const MAX_CLOCK_LEAD_NS: i64 = 30 * DAY_NS;
+
+/// How far they may lie before it, in nanoseconds: one day, for recorders that were attached to a running program.
+pub const MAX_CLOCK_LAG_NS: i64 = DAY_NS;
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// Fewest files for which reading shows its progress; fewer are read in a blink.
+pub const PROGRESS_FILES: usize = 200;
+
+/// Largest relative difference between a step and its upload term for which uploads are said to bound the step.
+pub const BOUND_TOLERANCE: f64 = 0.10;
+
 /// Columns of the terminal summary.
 pub const TEXT_COLUMNS: usize = 100;
 
 /// Units listed as the slowest.
-pub const SLOWEST_UNITS: usize = 5;
+pub const SLOWEST_UNITS: usize = 3;
 
 /// Names suggested for an unknown field.
 pub const SUGGESTIONS: usize = 3;

@@ -111,9 +111,7 @@ mod tests {
         assert_eq!(timeline(&["--", "x"]), None);
         assert_eq!(timeline(&["--native-timeline", "--", "x"]), Some(None));
         assert_eq!(timeline(&["--native-timeline=5", "--", "x"]), Some(Some(5)));
-        for words in
-            [&["--native-timeline", "5", "--", "x"][..], &["--native-timeline=true", "--", "x"], &["x"], &["--"], &[]]
-        {
+        for words in [&["--native-timeline", "5", "--", "x"][..], &["--native-timeline=true", "--", "x"], &["x"], &["--"], &[]] {
             assert!(request(words).is_err(), "{words:?}");
         }
         let command = request(&["--", "x", "--out", "y"]).expect("valid").command;

@@ -32,22 +32,35 @@ impl Ceiling {
 impl FromStr for Ceiling {
     type Err = Error;
 
-    /// Reads `40%`, a number of bytes, or a number with `KiB`, `MiB` or `GiB`.
+    /// Reads `40%`, a number of bytes, or a number with `KiB`, `MiB` or `GiB`: plain decimals without sign or exponent.
     fn from_str(text: &str) -> Result<Ceiling> {
-        let bad = || Error::invalid("ceiling", format!("{text:?} is neither a percentage, nor bytes, nor KiB, MiB or GiB"));
-        let number = |digits: &str| digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-        if let Some(percent) = text.strip_suffix('%') {
-            let ceiling = Ceiling::Percent(number(percent).ok_or_else(bad)?);
+        let forms = "write a share (40%), bytes (17033011), or a size in KiB, MiB or GiB (512MiB)";
+        let bad = || Error::invalid("ceiling", format!("{text:?} is not understood; {forms}"));
+        let trimmed = text.trim();
+        if let Some(percent) = trimmed.strip_suffix('%') {
+            let ceiling = Ceiling::Percent(decimal(percent).ok_or_else(bad)?);
             return ceiling.resolve(0).map(|_| ceiling);
         }
+        let outside = || Error::invalid("ceiling", format!("{text:?} is outside the range of 1 to {} bytes", u64::MAX));
         for (suffix, unit) in [("KiB", 1u64 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)] {
-            if let Some(value) = text.strip_suffix(suffix) {
-                let bytes = number(value).ok_or_else(bad)? * unit as f64;
-                return if bytes < u64::MAX as f64 { Ok(Ceiling::Bytes(bytes as u64)) } else { Err(bad()) };
+            if let Some(value) = trimmed.strip_suffix(suffix) {
+                let bytes = decimal(value).ok_or_else(bad)? * unit as f64;
+                let inside = (1.0..u64::MAX as f64).contains(&bytes);
+                return if inside { Ok(Ceiling::Bytes(bytes as u64)) } else { Err(outside()) };
             }
         }
-        text.trim().parse().map(Ceiling::Bytes).map_err(|_| bad())
+        if trimmed.is_empty() || !trimmed.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(bad());
+        }
+        trimmed.parse().ok().filter(|bytes| *bytes > 0).map(Ceiling::Bytes).ok_or_else(outside)
     }
+}
+
+/// Digits and at most one point. No sign, exponent, `inf` or `nan`.
+fn decimal(text: &str) -> Option<f64> {
+    let text = text.trim_end();
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    plain.then(|| text.parse().ok()).flatten()
 }
 
 /// Where streamed weights come from.
@@ -130,8 +143,29 @@ mod tests {
         assert_eq!("17033011".parse::<Ceiling>().expect("bytes"), Ceiling::Bytes(17_033_011));
         assert_eq!("4GiB".parse::<Ceiling>().expect("GiB"), Ceiling::Bytes(4 << 30));
         assert_eq!("0.5 MiB".parse::<Ceiling>().expect("MiB"), Ceiling::Bytes(512 << 10));
-        for bad in ["", "-1", "40 %x", "0%", "101%", "nan%", "1e40GiB", "4GB", "18446744073709551616"] {
-            assert!(bad.parse::<Ceiling>().is_err(), "{bad:?}");
+        assert_eq!("12.5 %".parse::<Ceiling>().expect("percent"), Ceiling::Percent(12.5));
+        for (text, why) in [
+            ("", "understood"),
+            ("-1", "understood"),
+            ("40 %x", "understood"),
+            ("nan%", "understood"),
+            ("1e3%", "understood"),
+            ("+5", "understood"),
+            ("12.5", "understood"),
+            ("1e40GiB", "understood"),
+            ("4GB", "understood"),
+            ("4gib", "understood"),
+            ("GiB", "understood"),
+            ("1.2.3GiB", "understood"),
+            ("0%", "above 0"),
+            ("101%", "at most 100"),
+            ("0", "range"),
+            ("0GiB", "range"),
+            ("18446744073709551616", "range"),
+            ("99999999999GiB", "range"),
+        ] {
+            let error = text.parse::<Ceiling>().expect_err(text).to_string();
+            assert!(error.contains(why), "{text:?}: {error}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Every bound of the recorder, with its unit and reason.
 
+use std::time::Duration;
+
 /// Alignment of a parameter inside an execution slot, in bytes: the specification's packing.
 pub const SLOT_ALIGNMENT_BYTES: u64 = 512;
 /// Least alignment of a parameter inside the arena, in bytes.
@@ -52,3 +54,21 @@ pub const MAX_STORED_ERRORS: usize = 64;
 pub const GEMM_WORKSPACE_BYTES: u64 = 32 << 20;
 /// Alignment that matrix products are told about, in bytes: that of every tensor in arena and slots.
 pub const GEMM_ALIGNMENT_BYTES: u64 = ARENA_ALIGNMENT_BYTES;
+/// Pause between two memory queries unless told otherwise.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+/// The shortest pause: below it the looking costs more than it shows.
+pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// The longest pause: above it a run has no useful samples.
+pub const MAX_INTERVAL: Duration = Duration::from_secs(60);
+/// Characters of a component name; it becomes a folder name.
+pub const MAX_COMPONENT_CHARS: usize = 64;
+/// Characters of a label's key; it becomes a table header.
+pub const MAX_LABEL_KEY_CHARS: usize = 64;
+/// Bytes of a label's value; it is a word, not a document.
+pub const MAX_LABEL_VALUE_BYTES: usize = 1024;
+/// Labels of one run.
+pub const MAX_LABELS: usize = 64;
+/// Redaction patterns of one run; each is searched for at every byte.
+pub const MAX_PATTERNS: usize = 64;
+/// A supervisor that signals the process and then its group sends the same signal twice; within this time the two count as one request.
+pub const SAME_REQUEST: Duration = Duration::from_millis(250);

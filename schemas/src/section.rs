@@ -77,12 +77,8 @@ impl<T: JsonShape> JsonShape for Box<T> {
 
 /// Builds the JSON Schema of a section from the schemas of its fields.
 pub fn object_schema(fields: &[crate::field::Field], properties: Vec<(&'static str, Value)>) -> Value {
-    let required: Vec<&str> = fields
-        .iter()
-        .zip(&properties)
-        .filter(|(field, _)| field.required)
-        .map(|(_, (name, _))| *name)
-        .collect();
+    let required: Vec<&str> =
+        fields.iter().zip(&properties).filter(|(field, _)| field.required).map(|(_, (name, _))| *name).collect();
     let mut map = serde_json::Map::new();
     for (field, (name, mut schema)) in fields.iter().zip(properties) {
         if let Value::Object(object) = &mut schema {
@@ -158,8 +154,16 @@ macro_rules! section_key {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! section_path {
-    ("", $field:ident) => { stringify!($field) };
-    ("", $field:ident as $key:literal) => { $key };
-    ($path:tt, $field:ident) => { concat!($path, ".", stringify!($field)) };
-    ($path:tt, $field:ident as $key:literal) => { concat!($path, ".", $key) };
+    ("", $field:ident) => {
+        stringify!($field)
+    };
+    ("", $field:ident as $key:literal) => {
+        $key
+    };
+    ($path:tt, $field:ident) => {
+        concat!($path, ".", stringify!($field))
+    };
+    ($path:tt, $field:ident as $key:literal) => {
+        concat!($path, ".", $key)
+    };
 }

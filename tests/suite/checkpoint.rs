@@ -4,8 +4,8 @@
 //! file or entry is named and counted; no bytes make the reader panic; it agrees with the format's own library.
 
 use ddo_recorder::plan::checkpoint::{
-    CheckpointSet, Dtype, HeaderError, HeaderLimits, LENGTH_BYTES, MissingCause, PREFIX_BYTES, Resolver, ShardFile,
-    check_prefix, read_header, read_index,
+    CheckpointSet, Dtype, HeaderError, HeaderLimits, LENGTH_BYTES, MissingCause, PREFIX_BYTES, Resolver, ShardFile, check_prefix,
+    read_header, read_index,
 };
 use proptest::prelude::*;
 use std::fs;

@@ -1,8 +1,18 @@
 //! The one test binary: the list of stories.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod catalogue;
 mod checkpoint;
+mod cli;
+mod disabled_is_free;
+mod driver_contract;
+mod faults;
+mod journal_crash;
+mod minilm;
+mod perfetto_oracle;
 mod runtime;
+mod simulation;
+mod story;
 mod support;
 mod tidy;
 mod tidy_rules;

@@ -47,7 +47,8 @@ fn every_ceiling_gives_the_same_bits_and_holds() {
             assert!(vmm.fast_total_weight_resident_bytes.expect("gauge") <= ceiling);
             assert_eq!(vmm.fast_transfer_live_tickets, Some(0));
             assert_eq!(vmm.fast_pinned_units, Some(0));
-            let (units, hits, cancelled) = (vmm.fast_gpu_prefetch_units, vmm.fast_gpu_prefetch_hits, vmm.fast_gpu_prefetch_cancelled_units);
+            let (units, hits, cancelled) =
+                (vmm.fast_gpu_prefetch_units, vmm.fast_gpu_prefetch_hits, vmm.fast_gpu_prefetch_cancelled_units);
             let in_flight = vmm.fast_gpu_prefetch_in_flight_units.expect("gauge");
             assert_eq!(units.expect("count"), hits.expect("count") + cancelled.expect("count") + in_flight);
             assert_eq!(ledger.seen().copied_bytes, vmm.fast_upload_bytes.expect("count"), "every copied byte is counted");
@@ -135,7 +136,10 @@ fn a_ceiling_below_two_slots_is_refused_before_anything_is_taken() {
     let config = OffloadConfig { ceiling: Ceiling::Bytes(2 * UNIT - 1), ..config(Arc::<Ledger>::clone(&ledger)) };
     let error = enable_offload(component(6), config).expect_err("too small");
     let Error::Refused(refusal) = &error else { panic!("{error}") };
-    assert_eq!((refusal.code, refusal.got, refusal.limit, refusal.unit), ("weight_ceiling_below_slots", 2 * UNIT - 1, 2 * UNIT, "bytes"));
+    assert_eq!(
+        (refusal.code, refusal.got, refusal.limit, refusal.unit),
+        ("weight_ceiling_below_slots", 2 * UNIT - 1, 2 * UNIT, "bytes")
+    );
     assert!(ledger.seen().calls.is_empty(), "{:?}", ledger.seen().calls);
 }
 
@@ -173,7 +177,9 @@ fn a_view_outside_its_pin_cannot_be_read() {
     let stale = offload.unit(id(&offload, 0)).expect("a unit").view("a.weight").expect("a tensor");
     let guard = offload.unit(id(&offload, 1)).expect("a unit");
     assert_eq!(guard.view("c.weight").expect_err("no such tensor").code(), "unknown_name");
-    offload.launch(offload.compute_stream(), guard, Job::host(move |context| context.slice::<f32>(&stale).map(|_| ()))).expect("queued");
+    offload
+        .launch(offload.compute_stream(), guard, Job::host(move |context| context.slice::<f32>(&stale).map(|_| ())))
+        .expect("queued");
     let error = offload.wait_stream(offload.compute_stream()).expect_err("the job failed");
     assert_eq!(error.code(), "job_failed");
     assert!(error.to_string().contains("not pinned"), "{error}");

@@ -61,7 +61,7 @@ fn every_direction_of_the_two_crates_holds() {
         }
     }
     let users: Vec<&str> = order.into_iter().filter(|room| allowed("recorder", room, "plan")).collect();
-    assert_eq!(users, ["memory", "transfer", "session"]);
+    assert_eq!(users, ["driver", "memory", "transfer", "session"]);
     assert!(allowed("recorder", "plan", "meter") && !allowed("recorder", "plan", "driver"));
     let pairs = [("output", "analysis"), ("output", "run"), ("analysis", "run"), ("ingest", "run")];
     let rooms = ["ingest", "run", "analysis", "output"];
@@ -84,9 +84,8 @@ fn super_super_and_unknown_rooms_are_found() {
 
 #[test]
 fn crates_meet_only_where_they_may() {
-    let manifest = |name: &str, rest: &str| {
-        crate_directions("x/Cargo.toml", &format!("[package]\nname = \"{name}\"\n{rest}")).len()
-    };
+    let manifest =
+        |name: &str, rest: &str| crate_directions("x/Cargo.toml", &format!("[package]\nname = \"{name}\"\n{rest}")).len();
     assert_eq!(manifest("ddo-recorder", "[dependencies]\nddo-schemas.workspace = true\nserde = \"1\""), 0);
     assert_eq!(manifest("ddo-samples", "[dependencies]\nddo-recorder.workspace = true"), 0);
     assert_eq!(manifest("ddo-tests", "[dev-dependencies]\nddo-analyzer.workspace = true"), 0);
@@ -98,8 +97,7 @@ fn crates_meet_only_where_they_may() {
     assert_eq!(manifest("ddo-recorder", "[dependencies]\nprost.workspace = true"), 1);
     assert_eq!(manifest("ddo-extra", ""), 1);
     assert_eq!(manifest("ddo-extra", "["), 1);
-    let found =
-        crate_directions("x/Cargo.toml", "[package]\nname = \"ddo-analyzer\"\n[dependencies]\nddo-recorder = \"1\"");
+    let found = crate_directions("x/Cargo.toml", "[package]\nname = \"ddo-analyzer\"\n[dependencies]\nddo-recorder = \"1\"");
     assert!(found[0].to_string().starts_with("x/Cargo.toml:4: "), "{}", found[0]);
 }
 
@@ -160,10 +158,7 @@ fn silent_modules_are_found() {
     assert_eq!(broken(documents, "schemas/src/x.rs", "//! Words."), [""; 0]);
     assert_eq!(broken(documents, "recorder/src/memory/mod.rs", "//! Words.").len(), 2);
     assert_eq!(broken(documents, "recorder/src/memory/mod.rs", "//! May use: driver.").len(), 1);
-    assert_eq!(
-        broken(documents, "recorder/src/memory/mod.rs", "//! It may\n//! use driver. INVARIANTS: none."),
-        [""; 0]
-    );
+    assert_eq!(broken(documents, "recorder/src/memory/mod.rs", "//! It may\n//! use driver. INVARIANTS: none."), [""; 0]);
     assert_eq!(broken(documents, "recorder/src/memory/arena/mod.rs", "//! Words."), [""; 0]);
 }
 
@@ -188,6 +183,7 @@ fn habits_that_hide_failures_are_found() {
     for text in ["fn f() { std::thread::sleep(d) }", "use std::thread::{self, sleep as nap};"] {
         assert_eq!(broken(habits, "tests/suite/x.rs", text).len(), 1, "{text}");
         assert_eq!(broken(habits, "samples/src/x.rs", text), [""; 0]);
+        assert_eq!(broken(habits, "tests/suite/support/mod.rs", text), [""; 0]);
     }
 }
 
@@ -199,19 +195,13 @@ fn strangers_at_the_top_are_found() {
     };
     let known = [("Cargo.toml", false), ("LICENSE-MIT", false), (".ci", true), ("target-win", true), ("tests", true)];
     assert_eq!(found(&known), 0);
-    assert_eq!(
-        found(&[("notes.md", false), ("docs", true), ("tests", false), ("README.md", true), ("targets.txt", false)]),
-        5
-    );
+    assert_eq!(found(&[("notes.md", false), ("docs", true), ("tests", false), ("README.md", true), ("targets.txt", false)]), 5);
 }
 
 #[test]
 fn dead_files_are_found_and_reached_ones_are_not() {
     let sources = tree(&[
-        (
-            "a/src/lib.rs",
-            "mod one; #[path = \"odd/name.rs\"] mod two; mod inline { mod deep; } #[cfg(test)] mod lib_tests;",
-        ),
+        ("a/src/lib.rs", "mod one; #[path = \"odd/name.rs\"] mod two; mod inline { mod deep; } #[cfg(test)] mod lib_tests;"),
         ("a/src/one/mod.rs", "mod three;"),
         ("a/src/one/three.rs", "mod four;"),
         ("a/src/one/three/four.rs", ""),

@@ -1,6 +1,6 @@
 //! `ddo-record` from outside: the command is sacred, the folder is honest.
 
-use crate::support::{Scratch, program, scratch};
+use crate::support::{Scratch, program, scratch, until, wait};
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use ddo_schemas::memory::MemorySample;
 use ddo_schemas::settings::Settings;
@@ -10,11 +10,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// Far more than anything here needs; only a hang gets there.
-const DEADLINE: Duration = Duration::from_secs(25);
+use std::process::{Child, Command, Output, Stdio};
 
 /// `ddo-record OPTIONS -- COMMAND` inside the scratch folder, recording into `journal` there.
 fn record(at: &Scratch, options: &[&str], command: &[&str]) -> Command {
@@ -63,24 +59,6 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Looks again and again until the answer is yes.
-fn until(what: &str, mut yes: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !yes() {
-        assert!(began.elapsed() < DEADLINE, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn wait(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    until("the recorder ends", || {
-        status = child.try_wait().expect("a child of ours");
-        status.is_some()
-    });
-    status.expect("it ended")
-}
-
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("the recorder lives");
 }
@@ -115,10 +93,7 @@ fn the_exit_code_is_the_commands() {
         assert_eq!(end.findings.len(), usize::from(status == "not_started"), "{end:?}");
         let lines = stderr(&output);
         assert!(lines.starts_with("ddo-record: recording into /"), "{lines}");
-        assert!(
-            lines.lines().last().is_some_and(|l| l.starts_with("ddo-record: analyse with: ddo-analyze /")),
-            "{lines}"
-        );
+        assert!(lines.lines().last().is_some_and(|l| l.starts_with("ddo-record: analyse with: ddo-analyze /")), "{lines}");
         assert!(lines.lines().all(|l| l.starts_with("ddo-record: ")), "{lines}");
     }
 }
@@ -394,10 +369,7 @@ fn the_command_gets_the_settings_and_the_manifest_few_variables() {
 
     let outer = serde_json::to_string(&Settings { journal: "off".into(), ..settings }).expect("settings");
     let at = scratch("wrap-env-outer");
-    assert_eq!(
-        run(record(&at, &["--component", "mine"], &["true"]).env("DDO_RECORD_SETTINGS", &outer)).status.code(),
-        Some(0)
-    );
+    assert_eq!(run(record(&at, &["--component", "mine"], &["true"]).env("DDO_RECORD_SETTINGS", &outer)).status.code(), Some(0));
     let start = manifest(&journal(&at));
     assert_eq!((start.settings.journal.as_str(), start.component.as_deref()), ("off", Some("mine")));
     let origin = |name: &str| start.settings_origin.get(name).map(String::as_str);
@@ -469,8 +441,7 @@ fn a_full_disk_costs_samples_and_nothing_else() {
 
 #[test]
 fn a_journal_that_cannot_be_sealed_is_said() {
-    for (options, inner, code) in [(&[][..], 0, 0), (&["--strict-recording"], 0, 125), (&["--strict-recording"], 9, 9)]
-    {
+    for (options, inner, code) in [(&[][..], 0, 0), (&["--strict-recording"], 0, 125), (&["--strict-recording"], 9, 9)] {
         let at = scratch("wrap-unsealed");
         let script = format!("echo mine > \"$DDO_RECORD_DIR/manifest.end.json\"; exit {inner}");
         let output = run(&mut record(&at, options, &["sh", "-c", &script]));

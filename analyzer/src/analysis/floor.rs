@@ -68,6 +68,11 @@ pub fn link_rate(component: &Component) -> Option<u64> {
     component.configured("link_bytes_per_second").filter(|rate| *rate > 0)
 }
 
+/// A rate in the two ways in which people give it.
+pub fn human_rate(bytes_per_second: f64) -> String {
+    format!("{:.3} GB/s ({}/s)", bytes_per_second / 1e9, human_bytes(bytes_per_second as u64))
+}
+
 /// All terms of a component.
 pub fn of(component: &Component, steps: &Steps) -> Floor {
     let streamed = streamed(component);
@@ -106,10 +111,10 @@ fn upload(streamed: Option<&Streamed>, rate: Option<u64>) -> FloorTerm {
         }
         (Some(streamed), Some(rate)) => {
             let basis = format!(
-                "{} a step ({}) over the configured {}/s",
+                "{} a step ({}) over the configured {}",
                 human_bytes(streamed.bytes),
                 streamed.basis,
-                human_bytes(rate)
+                human_rate(rate as f64)
             );
             known(streamed.bytes as f64 / rate as f64, "supplied", &basis)
         }

@@ -1,8 +1,10 @@
 //! "What does it mean?" Pure functions over a run.
 //!
-//! Uses `run` and the catalogue. Invariants: no files; nothing is estimated in silence: a value that does not follow
+//! It may use `run` and the catalogue, besides `limits`. Invariants: no files; nothing is estimated in silence: a value that does not follow
 //! from the run is `None` with the reason beside it; kinds of windows are never added together.
 
+pub mod alignment;
+pub mod bound;
 pub mod delta;
 pub mod floor;
 pub mod lookahead;
@@ -17,11 +19,14 @@ use ddo_schemas::{Finding, Severity};
 /// All findings of a run, the gravest first: those made while reading, then those that follow from the values.
 pub fn findings(run: &Run) -> Vec<Finding> {
     let mut all = run.findings.clone();
+    all.extend(alignment::implausible(run));
     for component in &run.components {
         all.extend(delta::resets(component));
         all.extend(memory::above_ceiling(component));
+        all.extend(bound::contradicted_rate(component));
         for report in &component.reports {
             all.extend(overlap::verify(report));
+            all.extend(overlap::straddling(report));
         }
     }
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

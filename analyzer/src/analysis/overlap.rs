@@ -3,10 +3,11 @@
 //! Uses `run`. Invariants: intervals of zero or negative length are dropped before merging; integers are for drawing
 //! and for figures, recorded summaries are checked in the floats that they were made from.
 
-use crate::limits::SUMMARY_TOLERANCE;
-use crate::run::{LoadedReport, Timeline};
+use crate::limits::{OVERLAP_TOLERANCE_NS, SUMMARY_TOLERANCE};
+use crate::run::{LoadedReport, Timeline, nanoseconds};
 use ddo_schemas::Finding;
 use ddo_schemas::timeline::{END_MARKER, SampleKind, SampleStatus, UnionSeconds, WindowSummary};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A number that intervals are measured in.
 pub trait Instant: Copy + PartialOrd + std::ops::Sub<Output = Self> + std::ops::Add<Output = Self> + Default {
@@ -77,6 +78,55 @@ pub fn clip<T: Instant>(intervals: &[(T, T)], span: (T, T)) -> Vec<(T, T)> {
         (start < end).then_some((start, end))
     };
     intervals.iter().filter_map(cut).collect()
+}
+
+/// How far two windows may straddle before it counts: 1 us, or twice what the clock can tell apart.
+///
+/// Event times come as f32; their resolution at the latest marker is recorded, and is the coarsest of the timeline.
+/// Drawing does not use it: windows that straddle at all get lanes of their own, with exact times.
+pub fn tolerance_ns(timeline: &Timeline) -> i64 {
+    let resolution = timeline.recorded.resolution_seconds.and_then(|seconds| nanoseconds(seconds.0));
+    resolution.map_or(OVERLAP_TOLERANCE_NS, |resolution| resolution.saturating_mul(2).max(OVERLAP_TOLERANCE_NS))
+}
+
+/// Windows that straddle an earlier one of their kind and stream by more than the tolerance at every edge.
+pub fn count_straddling(timeline: &Timeline) -> usize {
+    let tolerance = tolerance_ns(timeline);
+    let mut groups: BTreeMap<(u64, SampleKind), Vec<(i64, i64)>> = BTreeMap::new();
+    for window in timeline.windows.iter().filter(|window| SampleKind::WINDOWS.contains(&window.kind)) {
+        groups.entry((window.stream, window.kind)).or_default().extend(window.times());
+    }
+    groups.into_values().map(|windows| straddling_in(windows, tolerance)).sum()
+}
+
+fn straddling_in(mut windows: Vec<(i64, i64)>, tolerance: i64) -> usize {
+    windows.sort_unstable();
+    // Ends of the windows that began early enough to be straddled.
+    let mut ends = BTreeSet::new();
+    let mut begun = windows.iter().peekable();
+    let mut count = 0;
+    for (start, end) in &windows {
+        while let Some((_, earlier_end)) = begun.next_if(|(earlier, _)| *earlier < start.saturating_sub(tolerance)) {
+            ends.insert(*earlier_end);
+        }
+        let (from, to) = (start.saturating_add(tolerance).saturating_add(1), end.saturating_sub(tolerance));
+        if from < to && ends.range(from..to).next().is_some() {
+            count += 1;
+        }
+    }
+    count
+}
+
+/// A note where windows of one kind on one stream straddle.
+pub fn straddling(report: &LoadedReport) -> Option<Finding> {
+    let timeline = report.timeline.as_ref()?;
+    let count = count_straddling(timeline);
+    let text = format!(
+        "{count} window(s) straddle an earlier one of their kind on the same stream by more than {} ns; \
+         they are drawn on lanes of their own",
+        tolerance_ns(timeline)
+    );
+    (count > 0).then(|| Finding::note("timeline_windows_straddle", &report.file, text))
 }
 
 /// Compares the recorded summaries of a report's timeline with recomputed ones.
@@ -188,6 +238,33 @@ mod tests {
             let open = |side: &[(i64, i64)], at: i64| side.iter().any(|(start, end)| *start <= at && at < *end);
             let both = (0..80).filter(|at| open(&left, *at) && open(&right, *at)).count() as i64;
             assert_eq!(intersection(&left, &right), both, "{left:?} {right:?}");
+        }
+    }
+
+    #[test]
+    fn straddles_are_counted_beyond_the_tolerance_only() {
+        assert_eq!(straddling_in(vec![(0, 100), (50, 150)], 10), 1);
+        assert_eq!(straddling_in(vec![(0, 100), (91, 150)], 10), 0, "overlaps by 9");
+        assert_eq!(straddling_in(vec![(0, 100), (9, 150)], 10), 0, "starts together, within the tolerance");
+        assert_eq!(straddling_in(vec![(0, 100), (50, 109)], 10), 0, "nested, within the tolerance");
+        assert_eq!(straddling_in(vec![(0, 100), (20, 80), (30, 90), (200, 300)], 5), 1);
+        let mut state = 3_u64;
+        let mut next = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % limit) as i64
+        };
+        for _ in 0..300 {
+            let windows: Vec<(i64, i64)> = (0..12)
+                .map(|_| {
+                    let start = next(60);
+                    (start, start + next(30))
+                })
+                .collect();
+            let tolerance = next(4);
+            let straddled =
+                |b: &&(i64, i64)| windows.iter().any(|a| b.0 - a.0 > tolerance && a.1 - b.0 > tolerance && b.1 - a.1 > tolerance);
+            let slow = windows.iter().filter(straddled).count();
+            assert_eq!(straddling_in(windows.clone(), tolerance), slow, "{windows:?} {tolerance}");
         }
     }
 

@@ -6,7 +6,7 @@
 use super::notes::Notes;
 use super::walk::Entry;
 use crate::limits::{MAX_JSON_BYTES, PEEK_BYTES};
-use crate::text::shorten;
+use crate::run::shorten;
 use ddo_schemas::manifest::ManifestEnd;
 use ddo_schemas::{Finding, version};
 use serde::de::DeserializeOwned;

@@ -4,12 +4,15 @@
 //! `[]`; null is no value and is left out.
 
 use super::notes::Notes;
+use crate::run::shorten;
 use crate::run::{Scalar, Values};
-use crate::text::shorten;
 use ddo_schemas::{Finding, Unit, catalogue};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// Leaves that are kept: those of the offload runtime.
+const KEPT: &str = "runtime.vmm.";
 
 /// Whose document it is: decides how undeclared fields are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub(super) enum Origin {
     Own,
     /// Written by another recorder with the same report version.
     Foreign,
+    /// The manifest, its seal or a line of memory samples.
+    Beside,
 }
 
 impl Origin {
@@ -36,11 +41,23 @@ pub(super) struct Paths {
     known: HashMap<Arc<str>, bool>,
     unknown_own: BTreeMap<Arc<str>, u64>,
     unknown_foreign: BTreeMap<Arc<str>, u64>,
+    unknown_beside: BTreeMap<Arc<str>, u64>,
 }
 
 impl Paths {
-    /// Notes every leaf below `value`, and keeps those below `keep` in `out`.
-    pub(super) fn leaves(&mut self, value: &Value, path: &mut String, origin: Origin, keep: &str, out: &mut Values) {
+    /// Notes every leaf of a report and returns those of the offload runtime.
+    pub(super) fn report(&mut self, report: &Value) -> Values {
+        let mut values = Values::new();
+        self.leaves(report, &mut String::new(), Origin::of(report), &mut values);
+        values
+    }
+
+    /// Notes every leaf of a document whose rows begin with `root`.
+    pub(super) fn document(&mut self, value: &Value, root: &str) {
+        self.leaves(value, &mut root.to_string(), Origin::Beside, &mut Values::new());
+    }
+
+    fn leaves(&mut self, value: &Value, path: &mut String, origin: Origin, out: &mut Values) {
         let length = path.len();
         match value {
             Value::Object(map) => {
@@ -49,20 +66,20 @@ impl Paths {
                         path.push('.');
                     }
                     path.push_str(key);
-                    self.leaves(inner, path, origin, keep, out);
+                    self.leaves(inner, path, origin, out);
                     path.truncate(length);
                 }
             }
             Value::Array(list) => {
                 path.push_str("[]");
                 for inner in list {
-                    self.leaves(inner, path, origin, keep, out);
+                    self.leaves(inner, path, origin, out);
                 }
                 path.truncate(length);
             }
             leaf => {
                 let shared = self.note(path, origin);
-                if path.starts_with(keep)
+                if path.starts_with(KEPT)
                     && let Some(scalar) = scalar(leaf)
                 {
                     out.insert(shared, scalar);
@@ -85,31 +102,37 @@ impl Paths {
             let list = match origin {
                 Origin::Own => &mut self.unknown_own,
                 Origin::Foreign => &mut self.unknown_foreign,
+                Origin::Beside => &mut self.unknown_beside,
             };
             *list.entry(shared.clone()).or_insert(0) += 1;
         }
         shared
     }
 
-    /// Reports undeclared fields: each of our own, the foreign ones in one line.
+    /// Reports undeclared fields: each of our own reports, the others in one line of their kind.
     pub(super) fn report_unknown(&self, notes: &mut Notes) {
         for (path, count) in &self.unknown_own {
             let text = format!("this field has no catalogue row; seen {count} time(s)");
             notes.add(Finding::note("unknown_field", shorten(path), text));
         }
-        if let Some(first) = self.unknown_foreign.keys().next() {
-            let text = format!(
-                "{} fields of another recorder are not in this catalogue yet, such as {}",
-                self.unknown_foreign.len(),
-                shorten(first)
-            );
-            notes.add(Finding::note("unknown_fields", ".", text));
+        let places = [
+            (&self.unknown_foreign, "unknown_fields", "of another recorder"),
+            (&self.unknown_beside, "unknown_document_fields", "of the manifest, its seal or the memory samples"),
+        ];
+        for (list, code, whose) in places {
+            if let Some(first) = list.keys().next() {
+                let count = list.len();
+                let text = format!("{count} field(s) {whose} are not in this catalogue, such as {}", shorten(first));
+                notes.add(Finding::note(code, ".", text));
+            }
         }
     }
 }
 
 /// True where the leaf, or a list or free-form map that contains it, has a row.
 fn is_declared(path: &str) -> bool {
+    // The settings have rows of their own, wherever they stand.
+    let path = path.strip_prefix("manifest.").filter(|rest| rest.starts_with("settings.")).unwrap_or(path);
     if catalogue::find(path).is_some() {
         return true;
     }
@@ -123,7 +146,7 @@ fn is_declared(path: &str) -> bool {
             },
         };
         if let Some(row) = catalogue::find(rest) {
-            return row.field.unit != Unit::Structure || rest == "setup";
+            return row.field.unit != Unit::Structure || matches!(rest, "setup" | "manifest_end.findings");
         }
     }
 }

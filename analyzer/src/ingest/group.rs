@@ -5,7 +5,7 @@
 
 use super::notes::Notes;
 use super::record::LoadedRecord;
-use crate::run::{Component, LoadedReport, Record};
+use crate::run::{Component, LoadedReport, Record, RecordClock};
 use ddo_schemas::Finding;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,13 +121,22 @@ fn judge(folder: &str, records: &[Record], notes: &mut Notes) {
         }
         expected = step.saturating_add(1);
     }
-    for pair in records.windows(2) {
-        if let [before, after] = pair
-            && let (Some(earlier), Some(later)) = (before.host_elapsed_ns, after.host_elapsed_ns)
-            && later < earlier
-        {
-            let text = format!("was taken before {} by its host time, though its step is later", before.file);
-            notes.add(Finding::error("host_elapsed_decreases", &after.file, text));
+    for (clock, code) in
+        [(RecordClock::SinceOpening, "host_elapsed_decreases"), (RecordClock::Monotonic, "observed_time_decreases")]
+    {
+        for pair in records.windows(2) {
+            if let [before, after] = pair
+                && let (Some(earlier), Some(later)) = (before.at(clock), after.at(clock))
+                && later < earlier
+            {
+                let text = format!("was taken before {} by its host time, though its step is later", before.file);
+                notes.add(Finding::error(code, &after.file, text));
+            }
         }
+    }
+    let without = records.iter().filter(|record| record.observed_ns.is_none()).count();
+    if without > 0 && without < records.len() {
+        let text = format!("{without} of {} records do not say when they were taken on the manifest's clock", records.len());
+        notes.add(Finding::note("observed_time_incomplete", place, text));
     }
 }

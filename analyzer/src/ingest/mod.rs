@@ -1,6 +1,6 @@
 //! "What did we find on disk?" The only room that reads files.
 //!
-//! Uses `run` (what it builds), `limits` and `error`. Invariants: it never panics and never follows a link; a file
+//! It may use `run` (what it builds), `limits` and `error`. Invariants: it never panics and never follows a link; a file
 //! that cannot be used is a finding and the rest still loads; files are recognised by content, not by place; the
 //! input is never written to. Only an input without a single usable document is an error.
 
@@ -28,16 +28,26 @@ use std::path::Path;
 /// # Errors
 /// When the input cannot be opened, or holds nothing usable.
 pub fn load(path: &Path) -> Result<Run, Error> {
+    load_watched(path, &mut |_, _| {})
+}
+
+/// [`load`], telling before each file how many were read and how many there are.
+///
+/// # Errors
+/// When the input cannot be opened, or holds nothing usable.
+pub fn load_watched(path: &Path, watch: &mut dyn FnMut(usize, usize)) -> Result<Run, Error> {
     let mut loader = Loader::default();
-    for entry in walk::files(path, &mut loader.notes)? {
+    let entries = walk::files(path, &mut loader.notes)?;
+    for (at, entry) in entries.iter().enumerate() {
+        watch(at, entries.len());
         tracing::debug!(file = %entry.shown, bytes = entry.bytes, "reading");
-        loader.file(&entry);
+        loader.file(entry);
     }
     loader.finish(path)
 }
 
 /// The last part of a path, also for `.` and the like.
-pub fn name_of(path: &Path) -> Option<String> {
+fn name_of(path: &Path) -> Option<String> {
     let named = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     named(path).or_else(|| path.canonicalize().ok().as_deref().and_then(named))
 }
@@ -64,7 +74,7 @@ impl Loader {
         }
         match entry.extension() {
             Some("json") => self.json(entry),
-            Some("ndjson") => self.memory.read(entry, &mut self.notes),
+            Some("ndjson") => self.memory.read(entry, &mut self.paths, &mut self.notes),
             _ => self.ignored += 1,
         }
     }
@@ -109,6 +119,7 @@ impl Loader {
             ));
         }
         self.manifest_seen = true;
+        self.paths.document(&value, "manifest");
         self.manifest = document::typed(entry, value, "the manifest", ddo_schemas::version::MANIFEST, &mut self.notes);
     }
 
@@ -117,6 +128,7 @@ impl Loader {
             return self.notes.add(Finding::warning("second_seal", &entry.shown, "is a second seal; the first one counts"));
         }
         self.seal_seen = true;
+        self.paths.document(&value, "manifest_end");
         let seal: Option<ManifestEnd> =
             document::typed(entry, value, "the manifest's seal", ddo_schemas::version::MANIFEST, &mut self.notes);
         if let Some(seal) = &seal {
@@ -136,6 +148,10 @@ impl Loader {
         }
         self.memory.check(self.seal.as_ref(), &mut self.notes);
         let components = self.groups.finish(&mut self.notes);
+        for component in components.iter().filter(|component| self.manifest_seen && component.reports.is_empty()) {
+            let text = "has journal records and no report: the run ended before one was written, or its host writes none";
+            self.notes.add(Finding::note("no_report", &component.name, text));
+        }
         self.paths.report_unknown(&mut self.notes);
         let usable = self.manifest.is_some() || self.seal.is_some() || !components.is_empty() || !self.memory.samples.is_empty();
         let findings = self.notes.finish();

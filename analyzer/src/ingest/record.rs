@@ -4,11 +4,11 @@
 //! labels are checked; only leaves are kept, so that a long journal stays small.
 
 use super::document::supported;
-use super::flatten::{Origin, Paths};
+use super::flatten::Paths;
 use super::notes::Notes;
 use super::walk::Entry;
-use crate::run::{Record, Values, nanoseconds};
-use crate::text::shorten;
+use crate::run::shorten;
+use crate::run::{Record, nanoseconds};
 use ddo_schemas::journal::{OBSERVATION, RecordName};
 use ddo_schemas::{Finding, catalogue, version};
 use serde_json::Value;
@@ -34,13 +34,12 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
     check_labels(&value, place, notes);
     let step = step_of(entry, &value, notes)?;
     let host_elapsed_ns = elapsed(&value, place, notes);
-    let mut values = Values::new();
-    let origin = Origin::of(metrics);
-    paths.leaves(metrics, &mut String::new(), origin, "runtime.vmm.", &mut values);
+    let observed_ns = observed(metrics, place, notes);
+    let values = paths.report(metrics);
     let component = metrics.pointer("/configuration/component").and_then(Value::as_str).map(str::to_string);
     let mut part = |path: &str| value.pointer_mut(path).map_or(Value::Null, Value::take);
     let (configuration, state) = (part("/metrics/configuration"), part("/metrics/runtime/state"));
-    let record = Record { file: place.into(), step, host_elapsed_ns, values };
+    let record = Record { file: place.into(), step, host_elapsed_ns, observed_ns, values };
     Some(LoadedRecord { record, component, configuration, state })
 }
 
@@ -77,6 +76,10 @@ fn step_of(entry: &Entry, value: &Value, notes: &mut Notes) -> Option<Option<u64
         RecordName::Step(step) => Some(step),
     });
     let words = |step: Option<u64>| step.map_or_else(|| "before the first step".to_string(), |step| format!("step {step}"));
+    if named.is_none() {
+        let text = "holds a journal record, but no journal gives a record this name; it may be a copy";
+        notes.add(Finding::warning("record_name_not_canonical", place, text));
+    }
     match (stated, named) {
         (Some(stated), Some(named)) if stated != named => {
             let text = format!("the file name says {}, step_index says {}; the latter counts", words(named), words(stated));
@@ -94,6 +97,17 @@ fn step_of(entry: &Entry, value: &Value, notes: &mut Notes) -> Option<Option<u64
             None
         }
     }
+}
+
+/// When the record was taken on the manifest's clock; older records do not say it.
+fn observed(metrics: &Value, place: &str, notes: &mut Notes) -> Option<i64> {
+    let stated = metrics.pointer("/runtime/observed_monotonic_seconds")?;
+    let observed = stated.as_f64().and_then(nanoseconds);
+    if observed.is_none() {
+        let text = "observed_monotonic_seconds is no usable number; the record is placed by host_elapsed_seconds";
+        notes.add(Finding::warning("observed_time_unusable", place, text));
+    }
+    observed
 }
 
 fn elapsed(value: &Value, place: &str, notes: &mut Notes) -> Option<i64> {

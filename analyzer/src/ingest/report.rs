@@ -4,11 +4,11 @@
 //! of the report still count.
 
 use super::document::supported;
-use super::flatten::{Origin, Paths};
+use super::flatten::Paths;
 use super::notes::Notes;
 use super::walk::Entry;
-use crate::run::{LoadedReport, Timeline, Values, WindowState};
-use crate::text::shorten;
+use crate::run::shorten;
+use crate::run::{LoadedReport, Timeline, WindowState};
 use ddo_schemas::sections::ExecutionTiming;
 use ddo_schemas::timeline::{NativeTimeline, Sample};
 use ddo_schemas::{Finding, version};
@@ -18,9 +18,7 @@ use serde_json::Value;
 pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &mut Notes) -> Option<LoadedReport> {
     let place = entry.shown.as_str();
     supported(&value, "the report", version::REPORT, place, notes)?;
-    let mut values = Values::new();
-    let origin = Origin::of(&value);
-    paths.leaves(&value, &mut String::new(), origin, "runtime.vmm.", &mut values);
+    let values = paths.report(&value);
     let part = |value: &mut Value, key: &str| value.get_mut("runtime").and_then(|runtime| runtime.get_mut(key)).map(Value::take);
     let timing = part(&mut value, "execution_timing").and_then(|timing| read_timing(timing, place, notes));
     let timeline = part(&mut value, "native_timeline").and_then(|timeline| read_timeline(timeline, place, notes));

@@ -4,6 +4,7 @@
 //! sample without a value stays without one.
 
 use super::document::supported;
+use super::flatten::Paths;
 use super::notes::Notes;
 use super::walk::Entry;
 use crate::limits::{MAX_LINE_BYTES, MAX_MEMORY_SAMPLES};
@@ -23,7 +24,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Reads one file line by line.
-    pub(super) fn read(&mut self, entry: &Entry, notes: &mut Notes) {
+    pub(super) fn read(&mut self, entry: &Entry, paths: &mut Paths, notes: &mut Notes) {
         let file = match File::open(&entry.path) {
             Ok(file) => file,
             Err(source) => {
@@ -47,14 +48,14 @@ impl Memory {
                 let text = format!("only the first {MAX_MEMORY_SAMPLES} samples were read");
                 return notes.add(Finding::warning("too_many_memory_samples", &entry.shown, text));
             }
-            if !self.line(entry, &line, number, notes) {
+            if !self.line(entry, &line, number, paths, notes) {
                 return;
             }
         }
     }
 
     /// Takes one line; false when reading should stop.
-    fn line(&mut self, entry: &Entry, line: &[u8], number: u64, notes: &mut Notes) -> bool {
+    fn line(&mut self, entry: &Entry, line: &[u8], number: u64, paths: &mut Paths, notes: &mut Notes) -> bool {
         let complete = line.ends_with(b"\n");
         if line.iter().all(u8::is_ascii_whitespace) {
             return true;
@@ -82,6 +83,7 @@ impl Memory {
         if supported(&value, "the memory sample", version::MEMORY_SAMPLE, &place, notes).is_none() {
             return false;
         }
+        paths.document(&value, "memory");
         match serde_json::from_value(value) {
             Ok(sample) => {
                 self.file.get_or_insert_with(|| entry.shown.clone());

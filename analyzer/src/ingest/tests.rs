@@ -73,23 +73,6 @@ fn integers_stay_exact_to_64_bits() {
     let values: Vec<&Scalar> =
         run.components[0].records.iter().map(|record| &record.values["runtime.vmm.copied_bytes"]).collect();
     assert_eq!(values, [&Scalar::U64(9_007_199_254_740_993), &Scalar::U64(u64::MAX)]);
-    assert_eq!(
-        crate::analysis::delta::subtract(Some(values[0]), Some(values[1])),
-        crate::analysis::delta::Delta::Whole(18_437_736_874_454_810_622)
-    );
-}
-
-#[test]
-fn a_decrease_is_one_reset_finding() {
-    let folder = Folder::new("reset");
-    for (at, value) in [100, 300, 50, 250].into_iter().enumerate() {
-        let step = at.checked_sub(1).map(|step| step as u64);
-        let name = step.map_or("before_denoise.json".to_string(), |step| format!("step_{step:04}.json"));
-        folder.file(&name, record(step, at as f64, json!({"copied_bytes": value})).to_string());
-    }
-    let found = crate::analysis::findings(&folder.load());
-    let resets: Vec<&str> = found.iter().filter(|f| f.code == "counter_reset").map(|f| f.place.as_str()).collect();
-    assert_eq!(resets, ["step_0001.json"]);
 }
 
 #[test]
@@ -157,6 +140,51 @@ fn memory_lines_and_the_missing_seal() {
 }
 
 #[test]
+fn undeclared_fields_beside_the_reports_are_one_note() {
+    let folder = Folder::new("beside");
+    let line = json!({"schema_version": 1, "elapsed_seconds": 0.1, "rss_bytes": 7, "query_seconds": 0.001, "pss_bytes": 3});
+    folder.file("memory.ndjson", format!("{line}\n{line}\n"));
+    folder.file(
+        "manifest.end.json",
+        json!({"schema_version": 1, "status": "exited", "exit_code": 0, "duration_seconds": 1.0,
+        "weather": {"wind": 3}, "findings": [{"severity": "note", "code": "c", "where": "w", "text": "t"}]})
+        .to_string(),
+    );
+    let run = folder.load();
+    let unknown: Vec<&Finding> = run.findings.iter().filter(|f| f.code == "unknown_document_fields").collect();
+    assert_eq!(unknown.len(), 1);
+    assert!(unknown[0].text.starts_with("2 field(s)") && unknown[0].text.ends_with("manifest_end.weather.wind"), "{unknown:?}");
+    assert_eq!(codes(&run), [""; 0]);
+}
+
+#[test]
+fn records_under_odd_names_count_and_are_named() {
+    let folder = Folder::new("names");
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({})).to_string());
+    folder.file("step_1.json", record(Some(1), 2.0, json!({})).to_string());
+    let run = folder.load();
+    assert_eq!(run.components[0].records.len(), 2);
+    let named: Vec<&str> =
+        run.findings.iter().filter(|f| f.code == "record_name_not_canonical").map(|f| f.place.as_str()).collect();
+    assert_eq!(named, ["step_1.json"]);
+}
+
+#[test]
+fn the_time_of_an_observation_is_read_and_checked() {
+    let folder = Folder::new("observed");
+    for (step, observed) in [(0_u64, json!(5.5)), (1, json!(5.25)), (2, json!("late"))] {
+        let mut value = record(Some(step), step as f64, json!({}));
+        value["metrics"]["runtime"]["observed_monotonic_seconds"] = observed;
+        folder.file(&format!("step_{step:04}.json"), value.to_string());
+    }
+    let run = folder.load();
+    let observed: Vec<Option<i64>> = run.components[0].records.iter().map(|record| record.observed_ns).collect();
+    assert_eq!(observed, [Some(5_500_000_000), Some(5_250_000_000), None]);
+    assert_eq!(codes(&run), ["observed_time_decreases", "observed_time_unusable"]);
+    text(&run, "observed_time_incomplete");
+}
+
+#[test]
 fn nothing_usable_is_an_error_with_the_reason() {
     let folder = Folder::new("nothing");
     folder.file("step_0000.json", "");
@@ -177,5 +205,5 @@ fn links_are_reported_and_odd_names_are_read() {
     fs::write(odd, record(Some(1), 2.0, json!({})).to_string()).expect("a file with an odd name");
     let run = folder.load();
     assert_eq!(run.components[0].records.len(), 2);
-    assert_eq!(codes(&run), ["link_not_followed"]);
+    assert_eq!(codes(&run), ["link_not_followed", "record_name_not_canonical"]);
 }

@@ -21,7 +21,7 @@ pub fn look_up(name: &str) -> Result<Vec<&'static Row>, Error> {
         rows = catalogue::find_by_suffix(name);
     }
     if rows.is_empty() {
-        return Err(Error::UnknownField { name: crate::text::shorten(name), closest: closest(name) });
+        return Err(Error::UnknownField { name: crate::run::shorten(name), closest: closest(name) });
     }
     Ok(rows)
 }

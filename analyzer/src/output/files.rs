@@ -4,7 +4,6 @@
 //! otherwise, and then only files of the same names are replaced; a file appears under its name only when whole.
 
 use crate::error::Error;
-use crate::ingest::name_of;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +26,6 @@ pub fn default_folder(input: &Path) -> Result<PathBuf, Error> {
         None => input.canonicalize().map_err(|source| Error::read(input, source))?,
     };
     let mut name = whole.file_name().ok_or_else(missing)?.to_os_string();
-    name_of(&whole).ok_or_else(missing)?;
     name.push(".analysis");
     Ok(whole.with_file_name(name))
 }

@@ -1,6 +1,6 @@
 //! "How do we show it?" Trace, summary for machines, one screen for people.
 //!
-//! Uses `analysis` and `run`. Invariants: the same input gives the same bytes; files appear whole or not at all;
+//! It may use `analysis` and `run`, besides `limits` and `error`. Invariants: the same input gives the same bytes; files appear whole or not at all;
 //! nothing is written inside the input.
 
 pub mod explain;
@@ -10,7 +10,6 @@ pub mod summary;
 pub mod text;
 
 use crate::error::Error;
-use crate::ingest;
 use crate::run::Run;
 use ddo_schemas::summary::Summary;
 use files::Folder;
@@ -31,15 +30,6 @@ pub struct Options {
     pub force: bool,
     /// What the trace contains.
     pub trace: TraceOptions,
-}
-
-/// Does everything: reads a folder, writes the trace and `summary.json`, and returns the summary.
-///
-/// # Errors
-/// When nothing in the input is usable, or the output cannot be written.
-pub fn analyze(path: &Path, options: &Options) -> Result<Summary, Error> {
-    let run = ingest::load(path)?;
-    write_all(&run, path, options).map(|(summary, _)| summary)
 }
 
 /// Writes the trace and `summary.json` of a run that was read from `input`.

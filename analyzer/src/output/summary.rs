@@ -35,7 +35,7 @@ pub fn status(run: &Run) -> String {
         (Some(seal), _) => match (seal.status.as_str(), seal.exit_code, seal.signal) {
             ("exited", Some(code), _) => format!("exited {code}"),
             ("signaled", _, Some(signal)) => format!("signal {signal}"),
-            (other, _, _) => crate::text::shorten(other),
+            (other, _, _) => crate::run::shorten(other),
         },
         (None, Some(_)) => "not sealed".into(),
         (None, None) => "unknown".into(),

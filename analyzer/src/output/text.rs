@@ -1,13 +1,15 @@
 //! One screen for people: "What should I know first?"
 //!
-//! Uses `analysis`. Invariants: findings come first; at most about 40 lines of 100 columns without colours; every
+//! Uses `analysis`. Invariants: findings come first, then one sentence about where the time went, in which only what
+//! the run proves is said; at most about 40 lines of 100 columns without colours; every
 //! figure names its unit and, where it could be mistaken, its label; what is unknown says why.
 
+use crate::analysis::bound::{self, Bound};
 use crate::analysis::{self, floor, lookahead, memory, steps, windows};
 use crate::limits::{MAX_PRINTED_FINDINGS, TEXT_COLUMNS};
 use crate::output::summary::{leading_component, status};
 use crate::run::{Component, Run, Timeline};
-use crate::text::{shorten, shorten_to};
+use crate::run::{shorten, shorten_to};
 use ddo_schemas::summary::FloorTerm;
 use ddo_schemas::timeline::SampleKind;
 use ddo_schemas::unit::human_bytes;
@@ -16,6 +18,9 @@ use std::path::Path;
 
 /// Lines that one entry may take.
 const MAX_WRAPPED: usize = 3;
+
+/// What stands for text that was cut.
+const CUT: &str = " ...";
 
 /// Collects lines under a label column.
 #[derive(Default)]
@@ -32,14 +37,23 @@ impl Screen {
         self.wrapped(&format!("{label:<14}"), 14, text, MAX_WRAPPED);
     }
 
-    /// Breaks text between words into at most `lines` lines; later ones are indented.
+    /// Breaks text between words into at most `lines` lines; later ones are indented, and what does not fit is cut
+    /// after a word.
     fn wrapped(&mut self, first: &str, indent: usize, text: &str, lines: usize) {
         let mut line = first.to_string();
         let mut used = 0;
         let mut fresh = true;
-        for word in text.split(' ') {
-            let full = line.chars().count() + 1 + word.chars().count() > TEXT_COLUMNS;
-            if full && !fresh && used + 1 < lines {
+        let mut words = text.split(' ').peekable();
+        while let Some(word) = words.next() {
+            // The last line keeps room for the sign that something was cut.
+            let last = used + 1 >= lines;
+            let room = if last && words.peek().is_some() { TEXT_COLUMNS - CUT.len() } else { TEXT_COLUMNS };
+            let full = line.chars().count() + usize::from(!fresh) + word.chars().count() > room;
+            if full && !fresh {
+                if last {
+                    line.push_str(CUT);
+                    break;
+                }
                 self.line(&line);
                 used += 1;
                 line = " ".repeat(indent);
@@ -63,10 +77,11 @@ impl Screen {
 pub fn screen(run: &Run, folder: Option<&Path>) -> String {
     let mut screen = Screen::default();
     findings(&mut screen, run);
+    let leading = leading_component(run);
+    screen.item("in short", &headline(run, leading));
     head(&mut screen, run);
-    match leading_component(run) {
-        Some(component) => about(&mut screen, run, component),
-        None => screen.item("component", "none recorded: the command attached nothing to a recorder"),
+    if let Some(component) = leading {
+        about(&mut screen, run, component);
     }
     process_memory(&mut screen, run);
     if let Some(folder) = folder {
@@ -89,10 +104,10 @@ fn findings(screen: &mut Screen, run: &Run) {
     let hidden = serious.len().saturating_sub(MAX_PRINTED_FINDINGS);
     let mut rest = Vec::new();
     if hidden > 0 {
-        rest.push(format!("{hidden} more finding(s)"));
+        rest.push(many(hidden, "more finding"));
     }
     if notes > 0 {
-        rest.push(format!("{notes} note(s)"));
+        rest.push(many(notes, "note"));
     }
     match (serious.is_empty(), rest.is_empty()) {
         (true, true) => screen.item("findings", "none"),
@@ -102,9 +117,69 @@ fn findings(screen: &mut Screen, run: &Run) {
     }
 }
 
+/// One sentence about where the time went.
+fn headline(run: &Run, component: Option<&Component>) -> String {
+    let Some(component) = component else {
+        return "the command attached nothing to a recorder: there are no steps, and only how it ended is known".into();
+    };
+    let steps = steps::of(component);
+    match bound::of(component, &steps, &floor::of(component, &steps)) {
+        Bound::Uploads { step_seconds, upload_seconds, bytes } => format!(
+            "{} a step; the link's supplied rate alone needs {} for the {} streamed: uploads bound this run",
+            rough(step_seconds),
+            rough(upload_seconds),
+            human_bytes(bytes)
+        ),
+        Bound::Waits { step_seconds, waited_ns, span_ns, at_least } => {
+            let step = step_seconds.map_or(String::new(), |step| format!("{} a step; ", rough(step)));
+            let least = if at_least { "at least " } else { "" };
+            let span = span_ns.map_or_else(
+                || " in all steps, the cold one included,".into(),
+                |span| format!(" of the {} of the warm steps{}", rough(span as f64 / 1e9), percent(waited_ns, span)),
+            );
+            format!("{step}compute waited {least}{}{span} for uploads (window geometry)", rough(waited_ns as f64 / 1e9))
+        }
+        Bound::Resident { step_seconds } => {
+            format!("{} a step with every weight resident: nothing is streamed", rough(step_seconds))
+        }
+        Bound::Unexplained { step_seconds, upload: Some((upload, bytes)) } => format!(
+            "{} a step, of which the link's supplied rate needs {} for the {} streamed; nothing recorded explains the rest",
+            rough(step_seconds),
+            rough(upload),
+            human_bytes(bytes)
+        ),
+        Bound::Unexplained { step_seconds, upload: None } => format!(
+            "{} a step; without the link's rate or waits among stream windows nothing says what bounds it",
+            rough(step_seconds)
+        ),
+        Bound::Untimed => format!("nothing says where the time went: {}", untimed(run, component, &steps)),
+    }
+}
+
+/// Why there are no step times; the recorder's switches are named only to those who used the recorder.
+fn untimed(run: &Run, component: &Component, steps: &steps::Steps) -> String {
+    let timed = Run::leading_report(component).is_some_and(|report| report.timing.is_some());
+    match run.manifest.as_ref().map(|manifest| manifest.settings.gpu_timing) {
+        Some(false) => "the steps were not timed; record with --gpu-timing --native-timeline".into(),
+        Some(true) if component.reports.is_empty() => "the run ended before a report with step times was written".into(),
+        _ if !timed => "no report holds step times".into(),
+        _ => steps.reason.into(),
+    }
+}
+
+/// A share in brackets, where it can be given.
+fn percent(part: i64, whole: i64) -> String {
+    if whole > 0 { format!(" ({:.1} %)", 100.0 * part as f64 / whole as f64) } else { String::new() }
+}
+
+/// A number of things in words.
+fn many(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
 fn head(screen: &mut Screen, run: &Run) {
     match &run.manifest {
-        Some(manifest) => screen.item("command", &shorten_to(&manifest.command.join(" "), TEXT_COLUMNS - 14)),
+        Some(manifest) => screen.wrapped(&format!("{:<14}", "command"), 14, &command(&manifest.command), 2),
         None => screen.item("run", &format!("{} (no manifest: not made by ddo-record)", shorten(&run.name))),
     }
     let mut words = vec![status(run)];
@@ -120,14 +195,23 @@ fn head(screen: &mut Screen, run: &Run) {
     }
 }
 
+/// The program without its folders, then the arguments, each as one word.
+fn command(words: &[String]) -> String {
+    let shown = |(at, word): (usize, &String)| {
+        let word = if at == 0 { word.rsplit('/').next().unwrap_or(word) } else { word };
+        if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.to_string() }
+    };
+    let words: Vec<String> = words.iter().enumerate().map(shown).collect();
+    if words.is_empty() { "not recorded".into() } else { words.join(" ") }
+}
+
 fn about(screen: &mut Screen, run: &Run, component: &Component) {
     let others = run.components.len() - 1;
-    let more = if others > 0 { format!(" (and {others} other(s), in the trace)") } else { String::new() };
+    let more = if others > 0 { format!(" (and {}, in the trace)", many(others, "other")) } else { String::new() };
     let reports: Vec<&str> = component.reports.iter().map(|report| report.short_name()).collect();
     let named = if reports.is_empty() { String::new() } else { format!(": {}", reports.join(", ")) };
-    let records = component.records.len();
-    screen
-        .item("component", &format!("{}{more}, {records} journal record(s), {} report(s){named}", component.name, reports.len()));
+    let (records, written) = (component.records.len(), reports.len());
+    screen.item("component", &format!("{}{more}, {records} journal record(s), {written} report(s){named}", component.name));
     step_lines(screen, component);
     let report = Run::leading_report(component);
     if let Some(timeline) = report.and_then(|report| report.timeline.as_ref()) {
@@ -140,31 +224,30 @@ fn about(screen: &mut Screen, run: &Run, component: &Component) {
 
 fn step_lines(screen: &mut Screen, component: &Component) {
     let steps = steps::of(component);
-    let mut words = Vec::new();
-    match steps.count {
-        Some(count) => words.push(format!("{count} (by {})", steps.counted_by)),
-        None => words.push("not known".into()),
-    }
+    let mut words =
+        vec![steps.count.map_or_else(|| "number unknown".into(), |count| format!("{count}, by {}", steps.counted_by))];
     if let Some(first) = steps.first_seconds {
         words.push(format!("first {} (cold)", seconds(first)));
     }
     match steps.steady_seconds {
         Some(steady) => words.push(format!("then {} a step", seconds(steady))),
-        None => words.push(steps.reason.to_string()),
+        None if steps.first_seconds.is_some() => words.push(steps.reason.into()),
+        None => words.push("not timed".into()),
     }
     if let Some(clock) = &steps.clock {
         words.push(format!("clock {clock}"));
     }
-    screen.item("steps", &words.join(", "));
+    screen.item("steps", &words.join("; "));
     let floor = floor::of(component, &steps);
+    let terms = [("compute", &floor.terms.compute), ("upload", &floor.terms.upload), ("disk", &floor.terms.disk)];
     let head = match (floor.seconds, floor.efficiency) {
         (Some(floor), Some(efficiency)) => format!("{}, efficiency {:.1} %", seconds(floor), efficiency * 100.0),
         (Some(floor), None) => seconds(floor),
-        _ => "unknown (needs the compute and the upload term)".into(),
+        _ => "unknown: it is the larger of the compute and the upload term, and both must be known".into(),
     };
     screen.item("floor", &head);
-    for (name, term) in [("compute", &floor.terms.compute), ("upload", &floor.terms.upload), ("disk", &floor.terms.disk)] {
-        screen.wrapped(&format!("{:<14}{name:<9}", ""), 23, &term_text(term), MAX_WRAPPED);
+    for (name, term) in terms {
+        screen.wrapped(&format!("{:<14}{name:<8}", ""), 23, &format!(" {}", term_text(term)), MAX_WRAPPED);
     }
 }
 
@@ -182,34 +265,36 @@ fn upload_lines(screen: &mut Screen, timeline: &Timeline) {
             if any { "no upload windows between complete markers of warm steps" } else { "no upload windows were recorded" };
         return screen.item("uploads", why);
     };
-    let mut words = vec![format!("{} windows in the warm steps", uploads.windows)];
-    match (uploads.bytes, uploads.steps) {
-        (Some(bytes), Some(steps)) => words.push(format!("{} a step", human_bytes(bytes / steps))),
-        (Some(bytes), None) => words.push(human_bytes(bytes)),
-        (None, _) => words.push("bytes not collected".into()),
-    }
-    words.push(format!("open for {} of {}", ns(uploads.union_ns), ns(uploads.span_ns)));
-    screen.item("uploads", &words.join(", "));
-    screen.more(&format!("no upload window open for {}", ns(uploads.idle_ns)));
+    let bytes = uploads.bytes.map_or_else(|| "bytes not collected".into(), human_bytes);
+    let steps = uploads.steps.map_or_else(String::new, |steps| format!("{steps} "));
+    let windows = uploads.windows;
+    let (open, idle) = (ns(uploads.union_ns), ns(uploads.idle_ns));
+    let text = format!("{windows} windows in the {steps}warm steps, {bytes}; open for {open}, no upload window open for {idle}");
+    screen.item("uploads", &text);
     if let Some(rate) = uploads.rate {
-        screen.more(&format!("upload_window_rate {}/s: {}", human_bytes(rate as u64), windows::RATE_LABEL));
+        screen.more(&format!("upload_window_rate {:.3} GB/s: {}", rate / 1e9, windows::RATE_LABEL));
     }
 }
 
 fn window_lines(screen: &mut Screen, timeline: &Timeline) {
+    let mut words = Vec::new();
     for figures in windows::by_kind(timeline) {
-        let text = match figures.kind {
-            SampleKind::ComputeUploadDependency => "compute waited for uploads",
-            SampleKind::UploadSlotDependency => "uploads waited for a free slot",
+        let who = match figures.kind {
+            SampleKind::ComputeUploadDependency => "compute for uploads",
+            SampleKind::UploadSlotDependency => "uploads for a free slot",
             _ => continue,
         };
-        let label = if figures.kind == SampleKind::ComputeUploadDependency { "waits" } else { "" };
-        screen.item(label, &format!("{text}: {} windows, {} in all (launch gaps included)", figures.count, ns(figures.union_ns)));
+        words.push(format!("{who} {} ({} windows)", ns(figures.union_ns), figures.count));
     }
-    for (at, unit) in windows::slowest_units(timeline).into_iter().enumerate() {
-        let label = if at == 0 { "slowest units" } else { "" };
-        let text = format!("{} mean, {} max, {} windows: {}", ns(unit.mean_ns), ns(unit.max_ns), unit.count, unit.name);
-        screen.item(label, &text);
+    if !words.is_empty() {
+        screen.item("waits", &format!("in all steps, launch gaps included: {}", words.join(", ")));
+    }
+    let slowest = windows::slowest_units(timeline);
+    if !slowest.is_empty() {
+        screen.item("slowest units", "forward windows: mean, longest, how many");
+    }
+    for unit in slowest {
+        screen.more(&format!("{:>11} {:>11} {:>5}  {}", ns(unit.mean_ns), ns(unit.max_ns), unit.count, unit.name));
     }
 }
 
@@ -265,9 +350,31 @@ fn seconds(value: f64) -> String {
     }
 }
 
+/// Seconds with about three figures, for a sentence.
+fn rough(value: f64) -> String {
+    match value.abs() {
+        size if size >= 10.0 => format!("{value:.0} s"),
+        size if size >= 1.0 => format!("{value:.2} s"),
+        size if size >= 0.1 => format!("{:.0} ms", value * 1e3),
+        size if size >= 1e-3 => format!("{:.1} ms", value * 1e3),
+        _ => format!("{:.0} us", value * 1e6),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_commands_are_cut_at_their_end_after_a_word() {
+        let words: Vec<String> = ["/opt/tools/bin/host", "--name", "a b", "--out", "x/y"].map(String::from).to_vec();
+        assert_eq!(command(&words), "host --name 'a b' --out x/y");
+        let mut screen = Screen::default();
+        screen.wrapped("command       ", 14, &format!("host {}", vec!["--argument"; 40].join(" ")), 2);
+        assert_eq!(screen.lines.len(), 2);
+        assert!(screen.lines.iter().all(|line| line.chars().count() <= TEXT_COLUMNS), "{:?}", screen.lines);
+        assert!(screen.lines[0].starts_with("command       host --argument") && screen.lines[1].ends_with("--argument ..."));
+    }
 
     #[test]
     fn one_screen_findings_first_and_no_control_characters() {
@@ -278,7 +385,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.len() <= 40, "{} lines", lines.len());
         assert!(lines.iter().all(|line| line.chars().count() <= TEXT_COLUMNS));
-        assert!(lines[0].starts_with("ERROR") && text.contains("44 more finding(s)"), "{text}");
+        assert!(lines[0].starts_with("ERROR") && text.contains("44 more findings"), "{text}");
         assert!(!text.contains('\u{1b}'));
     }
 }

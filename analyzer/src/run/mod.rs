@@ -1,14 +1,16 @@
 //! "What happened?" Plain values of one run, free of files and of judgement.
 //!
-//! Uses the shared words of `ddo_schemas` only. Invariants: integers are exact to 64 bits; what was not recorded is
-//! `None` or not in the map, never zero; times are integer nanoseconds on the clock that their field names; two
-//! clocks are never merged here.
+//! It may use `limits` and the shared words of `ddo_schemas`, no other room. Invariants: integers are exact to 64
+//! bits; what was not recorded is `None` or not in the map, never zero; times are integer nanoseconds on the clock
+//! that their field names; two clocks are never merged here.
 
 mod scalar;
 mod timeline;
+mod words;
 
 pub use scalar::{Scalar, Values};
 pub use timeline::{Timeline, Window, WindowState, nanoseconds};
+pub use words::{shorten, shorten_to};
 
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
@@ -49,7 +51,24 @@ pub struct Component {
     pub state: Value,
 }
 
+/// The clock by which the records of a component are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordClock {
+    /// Host monotonic time, the clock of the manifest.
+    Monotonic,
+    /// Host time since the journal was opened; how it relates to other clocks is not recorded.
+    SinceOpening,
+}
+
 impl Component {
+    /// Monotonic time where every record has it; one record without it would tear the others apart.
+    pub fn record_clock(&self) -> RecordClock {
+        match self.records.iter().all(|record| record.observed_ns.is_some()) {
+            true => RecordClock::Monotonic,
+            false => RecordClock::SinceOpening,
+        }
+    }
+
     /// An unsigned integer of the configuration, from the last report that has it, else from the journal.
     pub fn configured(&self, key: &str) -> Option<u64> {
         let reported = self.reports.iter().rev().find_map(|report| report.configured(key));
@@ -76,8 +95,20 @@ pub struct Record {
     pub step: Option<u64>,
     /// Host time since the journal was opened, in nanoseconds.
     pub host_elapsed_ns: Option<i64>,
+    /// Host monotonic time of the observation, in nanoseconds; the clock of the manifest.
+    pub observed_ns: Option<i64>,
     /// Leaves under `runtime.vmm`, by full path.
     pub values: Values,
+}
+
+impl Record {
+    /// When it was taken, by the given clock.
+    pub fn at(&self, clock: RecordClock) -> Option<i64> {
+        match clock {
+            RecordClock::Monotonic => self.observed_ns,
+            RecordClock::SinceOpening => self.host_elapsed_ns,
+        }
+    }
 }
 
 /// One report.

@@ -44,7 +44,8 @@ impl Faulty {
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
         let scripted = script.by_name.get_mut(call).and_then(VecDeque::pop_front).flatten();
-        let counted = script.fail_call.filter(|(k, _)| *k == number || (script.and_all_later && number > *k)).map(|(_, kind)| kind);
+        let counted =
+            script.fail_call.filter(|(k, _)| *k == number || (script.and_all_later && number > *k)).map(|(_, kind)| kind);
         drop(script);
         match scripted.or(counted) {
             Some(kind) => Err(DriverError::new(call, kind, format!("call {number} fails as the script says"))),

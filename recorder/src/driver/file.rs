@@ -93,9 +93,8 @@ impl SourceFile {
             return Ok(MappedFile { address: 0, bytes: 0 });
         }
         // SAFETY: a new mapping at an address that the kernel chooses aliases no Rust object.
-        let pointer = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, self.file.as_fd(), 0)
-        }?;
+        let pointer =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, self.file.as_fd(), 0) }?;
         Ok(MappedFile { address: pointer as usize, bytes })
     }
 }

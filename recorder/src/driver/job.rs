@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Host bytes with a lease on their owner; the owner lives until the last copy of them has run.
 #[derive(Clone)]
 pub struct HostBytes {
-    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    /// `None` for bytes that are only counted.
+    owner: Option<Arc<dyn AsRef<[u8]> + Send + Sync>>,
     range: Range<usize>,
 }
 
@@ -22,12 +23,24 @@ impl HostBytes {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(usize::try_from(bytes).ok()?)?;
         (*owner).as_ref().get(start..end)?;
-        Some(HostBytes { owner, range: start..end })
+        Some(HostBytes { owner: Some(owner), range: start..end })
     }
 
-    /// The bytes.
+    /// Bytes that are only counted, for simulations of models that no machine could hold. `None` when there are more
+    /// than the machine can address.
+    pub fn unbacked(bytes: u64) -> Option<HostBytes> {
+        Some(HostBytes { owner: None, range: 0..usize::try_from(bytes).ok()? })
+    }
+
+    /// True when there are real bytes.
+    pub fn is_backed(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// The bytes; empty when they are only counted.
     pub fn as_slice(&self) -> &[u8] {
-        (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
+        let all = self.owner.as_deref().map_or(&[][..], |owner| owner.as_ref());
+        all.get(self.range.clone()).unwrap_or(&[])
     }
 
     /// Number of bytes.
@@ -35,9 +48,9 @@ impl HostBytes {
         self.range.len() as u64
     }
 
-    /// Names the owner while any lease on it lives.
-    pub(super) fn owner_address(&self) -> usize {
-        Arc::as_ptr(&self.owner).cast::<()>() as usize
+    /// Names the owner while any lease on it lives; `None` for bytes that are only counted.
+    pub(super) fn owner_address(&self) -> Option<usize> {
+        self.owner.as_ref().map(|owner| Arc::as_ptr(owner).cast::<()>() as usize)
     }
 }
 
@@ -148,11 +161,12 @@ impl From<super::compute::ComputeError> for JobError {
 #[derive(Debug)]
 pub struct HostContext {
     grants: Vec<Grant>,
+    backed: bool,
 }
 
 impl HostContext {
     pub(crate) fn new(grants: Vec<Grant>) -> HostContext {
-        HostContext { grants }
+        HostContext { grants, backed: true }
     }
 
     /// The elements of a pinned tensor.
@@ -162,6 +176,9 @@ impl HostContext {
     pub fn slice<T: Element>(&self, view: &View) -> Result<&[T], JobError> {
         if view.dtype != T::DTYPE {
             return Err(JobError::new(format!("the view holds {}, not {}", view.dtype.name(), T::DTYPE.name())));
+        }
+        if !self.backed {
+            return Err(JobError::new("device memory is only counted on this driver, it holds no bytes"));
         }
         if !self.grants.iter().any(|grant| grant.covers(view)) {
             let (start, bytes) = (view.pointer.0, view.bytes);
@@ -273,11 +290,11 @@ impl Launch {
         }
     }
 
-    /// Runs host work; a panic in it becomes a failure.
-    pub(crate) fn run_host(self) {
+    /// Runs host work; a panic in it becomes a failure. `backed` says whether device memory holds bytes.
+    pub(crate) fn run_host(self, backed: bool) {
         let Launch { job, grants, unit, failures } = self;
         let outcome = match job {
-            Job::Host { work, .. } => guarded(|| work(&HostContext::new(grants))),
+            Job::Host { work, .. } => guarded(|| work(&HostContext { grants, backed })),
             Job::Cuda(_) => Err(CUDA_ONLY.to_string()),
         };
         if let Err(reason) = outcome {

@@ -232,6 +232,9 @@ pub trait Driver: Send + Sync + Debug {
     /// Queues a copy of host bytes to device memory. The bytes stay owned until the copy has run.
     fn copy_to_device(&self, to: DeviceAddress, from: HostBytes, stream: StreamId) -> DriverResult<()>;
 
+    /// Reads device memory behind everything queued so far on all streams. Blocks; for checks, not for the hot path.
+    fn read_device(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>>;
+
     /// Queues host-supplied work.
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()>;
 }
@@ -267,6 +270,7 @@ macro_rules! wrap_driver {
                 event_wait(event: $crate::driver::EventId, at_most: ::std::time::Duration) -> bool;
                 event_destroy(event: $crate::driver::EventId) -> ();
                 copy_to_device(to: $crate::driver::DeviceAddress, from: $crate::driver::HostBytes, stream: $crate::driver::StreamId) -> ();
+                read_device(from: $crate::driver::DeviceAddress, bytes: u64) -> Vec<u8>;
                 launch(stream: $crate::driver::StreamId, launch: $crate::driver::Launch) -> ();
             }
         }
@@ -285,7 +289,7 @@ macro_rules! wrapped {
 pub(crate) use {wrap_driver, wrapped};
 
 /// Every call of [`Driver`] that can fail, in declaration order.
-pub const CALLS: [&str; 24] = [
+pub const CALLS: [&str; 25] = [
     "memory_info",
     "address_reserve",
     "address_free",
@@ -309,5 +313,6 @@ pub const CALLS: [&str; 24] = [
     "event_wait",
     "event_destroy",
     "copy_to_device",
+    "read_device",
     "launch",
 ];

@@ -1,6 +1,6 @@
 //! A wrapper that measures every call: how often, how long on the host, how many failed, and what access answered.
 
-use super::{Driver, DriverErrorKind, DriverResult, CALLS};
+use super::{CALLS, Driver, DriverErrorKind, DriverResult};
 use crate::meter::{Clock, Counter, Nanos};
 use std::collections::BTreeMap;
 use std::sync::Arc;

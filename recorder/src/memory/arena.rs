@@ -1,6 +1,6 @@
 //! The arena: one range of addresses for all units; only residents get memory under theirs.
 
-use super::{AccessRetries, map_fresh};
+use super::{MappingBook, give_back, map_fresh};
 use crate::driver::{DeviceAddress, Driver, DriverResult, PhysicalId};
 use crate::error::{Admission, Refusal};
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct Arena {
     page_bytes: u64,
     pages: Vec<Option<PhysicalId>>,
     levels: ArenaLevels,
-    retries: Arc<AccessRetries>,
+    book: Arc<MappingBook>,
 }
 
 impl Arena {
@@ -39,7 +39,7 @@ impl Arena {
     /// The driver's.
     pub fn reserve(
         driver: Arc<dyn Driver>,
-        retries: Arc<AccessRetries>,
+        book: Arc<MappingBook>,
         payload_bytes: u64,
         page_bytes: u64,
         ceiling_bytes: u64,
@@ -49,7 +49,7 @@ impl Arena {
         let base = driver.address_reserve(virtual_bytes)?;
         let levels = ArenaLevels { virtual_bytes, ceiling_bytes, ..ArenaLevels::default() };
         let pages = (0..pages).map(|_| None).collect();
-        Ok(Arena { driver, base, page_bytes, pages, levels, retries })
+        Ok(Arena { driver, base, page_bytes, pages, levels, book })
     }
 
     /// Address of an offset.
@@ -84,9 +84,8 @@ impl Arena {
         }
         for (done, page) in missing.iter().enumerate() {
             if let Err(error) = self.map_page(*page) {
-                for page in missing.iter().take(done) {
-                    self.unmap_page(*page)?;
-                }
+                // A page that cannot be given back stays in the books, and is found mapped by the next fault.
+                let _ = missing.iter().take(done).try_for_each(|page| self.unmap_page(*page));
                 return Err(error);
             }
         }
@@ -97,7 +96,7 @@ impl Arena {
 
     fn map_page(&mut self, page: usize) -> DriverResult<()> {
         let address = self.address(page as u64 * self.page_bytes);
-        let memory = map_fresh(&*self.driver, address, self.page_bytes, &self.retries)?;
+        let memory = map_fresh(&*self.driver, address, self.page_bytes, &self.book)?;
         if let Some(entry) = self.pages.get_mut(page) {
             *entry = Some(memory);
         }
@@ -107,12 +106,15 @@ impl Arena {
 
     fn unmap_page(&mut self, page: usize) -> DriverResult<()> {
         let Some(memory) = self.pages.get(page).copied().flatten() else { return Ok(()) };
-        self.driver.memory_unmap(self.address(page as u64 * self.page_bytes), self.page_bytes)?;
-        if let Some(entry) = self.pages.get_mut(page) {
-            *entry = None;
+        let address = self.address(page as u64 * self.page_bytes);
+        let given_back = give_back(&*self.driver, address, self.page_bytes, memory, &self.book);
+        if !given_back.as_ref().is_err_and(|failure| failure.still_mapped) {
+            if let Some(entry) = self.pages.get_mut(page) {
+                *entry = None;
+            }
+            self.levels.resident_bytes -= self.page_bytes;
         }
-        self.levels.resident_bytes -= self.page_bytes;
-        self.driver.memory_release(memory)
+        given_back.map_err(|failure| failure.error)
     }
 
     /// Gives everything back; every use must have been proven complete.
@@ -120,9 +122,11 @@ impl Arena {
     /// # Errors
     /// The first driver error. What could not be given back stays counted in the levels.
     pub fn release(&mut self) -> DriverResult<()> {
+        let mut first = Ok(());
         for page in 0..self.pages.len() {
-            self.unmap_page(page)?;
+            first = first.and(self.unmap_page(page));
         }
+        first?;
         if self.levels.virtual_bytes > 0 {
             self.driver.address_free(self.base, self.levels.virtual_bytes)?;
             self.levels.virtual_bytes = 0;

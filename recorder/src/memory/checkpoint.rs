@@ -4,8 +4,8 @@ use crate::driver::SourceFile;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_CHECKPOINT_FILES, MAX_HEADER_BYTES, MAX_INDEX_BYTES};
 use crate::plan::checkpoint::{
-    CheckpointSet, CheckpointSummary, HeaderError, HeaderLimits, HeaderReading, IndexError, LENGTH_BYTES, PREFIX_BYTES, ShardFile,
-    ShardIndex, check_prefix, read_header, read_index,
+    CheckpointSet, CheckpointSummary, HeaderError, HeaderLimits, HeaderReading, IndexError, LENGTH_BYTES, PREFIX_BYTES,
+    ShardFile, ShardIndex, check_prefix, read_header, read_index,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

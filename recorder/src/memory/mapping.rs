@@ -1,47 +1,79 @@
 //! Memory under addresses: create, map, make accessible - and all the way back when a step fails.
 
-use crate::driver::{DeviceAddress, Driver, DriverErrorKind, DriverResult, PhysicalId};
+use crate::driver::{DeviceAddress, Driver, DriverError, DriverErrorKind, DriverResult, PhysicalId};
 use crate::limits::MAX_ACCESS_RETRIES;
 use crate::meter::Counter;
 
-/// What making memory accessible had to repeat.
+/// What mapping memory had to repeat, and what it could not give back.
 #[derive(Debug, Default)]
-pub struct AccessRetries {
-    /// Context synchronisations before another try.
-    pub syncs: Counter,
+pub struct MappingBook {
+    /// Context synchronisations before another try at making memory accessible.
+    pub access_retry_syncs: Counter,
     /// Of those, the ones that failed.
-    pub failed_syncs: Counter,
+    pub access_retry_failed_syncs: Counter,
+    /// Memory that nobody has a record of any more because giving it back failed, in bytes.
+    pub lost_bytes: Counter,
 }
 
-/// Puts fresh memory under a range. On failure nothing is left behind, unless giving back fails too.
+/// Memory that could not be given back.
+#[derive(Debug)]
+pub struct GiveBackError {
+    /// Whether it is still mapped; the caller keeps its record then. Otherwise the book counts it as lost.
+    pub still_mapped: bool,
+    /// Why.
+    pub error: DriverError,
+}
+
+/// Puts fresh memory under a range. On failure it is given back; what cannot be is counted as lost.
 ///
 /// An access call that answers "not ready" is tried again after one synchronisation of the context, a bounded number
 /// of times.
 ///
 /// # Errors
 /// The driver's first error.
-pub fn map_fresh(driver: &dyn Driver, address: DeviceAddress, bytes: u64, retries: &AccessRetries) -> DriverResult<PhysicalId> {
+pub fn map_fresh(driver: &dyn Driver, address: DeviceAddress, bytes: u64, book: &MappingBook) -> DriverResult<PhysicalId> {
     let memory = driver.memory_create(bytes)?;
     if let Err(error) = driver.memory_map(address, bytes, memory) {
-        driver.memory_release(memory)?;
+        if driver.memory_release(memory).is_err() {
+            book.lost_bytes.add(bytes);
+        }
         return Err(error);
     }
-    if let Err(error) = set_access(driver, address, bytes, retries) {
-        driver.memory_unmap(address, bytes)?;
-        driver.memory_release(memory)?;
+    if let Err(error) = set_access(driver, address, bytes, book) {
+        if give_back(driver, address, bytes, memory, book).is_err_and(|failure| failure.still_mapped) {
+            book.lost_bytes.add(bytes);
+        }
         return Err(error);
     }
     Ok(memory)
 }
 
-fn set_access(driver: &dyn Driver, address: DeviceAddress, bytes: u64, retries: &AccessRetries) -> DriverResult<()> {
+/// Unmaps memory and releases it.
+///
+/// # Errors
+/// The driver's, and whether the memory is still mapped.
+pub fn give_back(
+    driver: &dyn Driver,
+    address: DeviceAddress,
+    bytes: u64,
+    memory: PhysicalId,
+    book: &MappingBook,
+) -> Result<(), GiveBackError> {
+    driver.memory_unmap(address, bytes).map_err(|error| GiveBackError { still_mapped: true, error })?;
+    driver.memory_release(memory).map_err(|error| {
+        book.lost_bytes.add(bytes);
+        GiveBackError { still_mapped: false, error }
+    })
+}
+
+fn set_access(driver: &dyn Driver, address: DeviceAddress, bytes: u64, book: &MappingBook) -> DriverResult<()> {
     let mut tries = 0;
     loop {
         match driver.memory_set_access(address, bytes) {
             Err(error) if error.kind == DriverErrorKind::NotReady && tries < MAX_ACCESS_RETRIES => {
                 tries += 1;
-                retries.syncs.add(1);
-                driver.context_synchronize().inspect_err(|_| retries.failed_syncs.add(1))?;
+                book.access_retry_syncs.add(1);
+                driver.context_synchronize().inspect_err(|_| book.access_retry_failed_syncs.add(1))?;
             }
             answer => return answer,
         }

@@ -14,7 +14,7 @@ mod sources;
 
 pub use arena::{Arena, ArenaLevels};
 pub use checkpoint::Checkpoint;
-pub use mapping::{AccessRetries, map_fresh};
+pub use mapping::{GiveBackError, MappingBook, give_back, map_fresh};
 pub use registration::Registrations;
 pub use slots::{Holding, SlotPool};
 pub use sources::{HostTensor, SourceBytes, SourceKind, Sources};

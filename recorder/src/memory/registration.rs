@@ -31,7 +31,8 @@ impl Registrations {
                     Ok(id) => self.live.push((id, bytes.bytes())),
                     Err(error) => {
                         let registered = self.registered_bytes();
-                        self.refused = Some(format!("{error}; {registered} bytes are registered, {} more were asked for", bytes.bytes()));
+                        self.refused =
+                            Some(format!("{error}; {registered} bytes are registered, {} more were asked for", bytes.bytes()));
                         return;
                     }
                 }

@@ -1,6 +1,6 @@
 //! Execution slots: fixed places that streamed units take turns in.
 
-use super::{AccessRetries, map_fresh};
+use super::{MappingBook, give_back, map_fresh};
 use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId};
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub struct SlotPool {
     slots: Vec<Slot>,
     turns: u64,
     reserved_bytes: u64,
+    book: Arc<MappingBook>,
 }
 
 impl SlotPool {
@@ -39,15 +40,17 @@ impl SlotPool {
     ///
     /// # Errors
     /// The driver's; memory mapped so far is given back.
-    pub fn map(driver: Arc<dyn Driver>, retries: &AccessRetries, count: u64, slot_bytes: u64) -> DriverResult<SlotPool> {
+    pub fn map(driver: Arc<dyn Driver>, book: &Arc<MappingBook>, count: u64, slot_bytes: u64) -> DriverResult<SlotPool> {
         let reserved_bytes = count.saturating_mul(slot_bytes);
         let base = if count == 0 { DeviceAddress(0) } else { driver.address_reserve(reserved_bytes)? };
-        let mut pool = SlotPool { driver, base, slot_bytes, slots: Vec::new(), turns: 0, reserved_bytes };
+        let mut pool = SlotPool { driver, base, slot_bytes, slots: Vec::new(), turns: 0, reserved_bytes, book: Arc::clone(book) };
         for index in 0..count {
-            match map_fresh(&*pool.driver, pool.address(index as usize), slot_bytes, retries) {
+            match map_fresh(&*pool.driver, pool.address(index as usize), slot_bytes, book) {
                 Ok(memory) => pool.slots.push(Slot { memory: Some(memory), ..Slot::default() }),
                 Err(error) => {
-                    pool.release()?;
+                    if pool.release().is_err() {
+                        book.lost_bytes.add(pool.resident_bytes());
+                    }
                     return Err(error);
                 }
             }
@@ -82,7 +85,11 @@ impl SlotPool {
 
     /// The slot that holds an owner's contents.
     pub fn find(&self, owner: usize) -> Option<(usize, Holding)> {
-        let held = self.slots.iter().enumerate().find_map(|(index, slot)| Some((index, slot.holding?)).filter(|(_, h)| h.owner == owner));
+        let held = self
+            .slots
+            .iter()
+            .enumerate()
+            .find_map(|(index, slot)| Some((index, slot.holding?)).filter(|(_, h)| h.owner == owner));
         held.filter(|(index, _)| self.slots.get(*index).is_some_and(|slot| !slot.quarantined))
     }
 
@@ -172,15 +179,18 @@ impl SlotPool {
     /// # Errors
     /// The first driver error. What could not be given back stays counted.
     pub fn release(&mut self) -> DriverResult<()> {
+        let mut first = Ok(());
         for index in 0..self.slots.len() {
             let address = self.address(index);
             let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.quarantined) else { continue };
-            if let Some(memory) = slot.memory {
-                self.driver.memory_unmap(address, self.slot_bytes)?;
+            let Some(memory) = slot.memory else { continue };
+            let given_back = give_back(&*self.driver, address, self.slot_bytes, memory, &self.book);
+            if !given_back.as_ref().is_err_and(|failure| failure.still_mapped) {
                 slot.memory = None;
-                self.driver.memory_release(memory)?;
             }
+            first = first.and(given_back.map_err(|failure| failure.error));
         }
+        first?;
         if self.reserved_bytes > 0 && self.slots.iter().all(|slot| slot.memory.is_none()) {
             self.driver.address_free(self.base, self.reserved_bytes)?;
             self.reserved_bytes = 0;

@@ -80,6 +80,17 @@ impl HostTensor {
         Ok(HostTensor { dtype: T::DTYPE, shape: shape.to_vec(), bytes })
     }
 
+    /// A tensor whose bytes are only counted, for simulations on a driver without bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the shape has no size.
+    pub fn unbacked(dtype: Dtype, shape: &[u64]) -> Result<HostTensor> {
+        let bytes = dtype.bytes_for(shape).and_then(HostBytes::unbacked);
+        let bytes =
+            bytes.ok_or_else(|| Error::invalid("host tensor", format!("shape {shape:?} of {} has no size", dtype.name())))?;
+        Ok(HostTensor { dtype, shape: shape.to_vec(), bytes })
+    }
+
     pub(crate) fn new(dtype: Dtype, shape: Vec<u64>, bytes: HostBytes) -> HostTensor {
         HostTensor { dtype, shape, bytes }
     }
@@ -94,9 +105,14 @@ impl HostTensor {
         &self.shape
     }
 
-    /// The raw bytes.
+    /// The raw bytes; empty when they are only counted.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_slice()
+    }
+
+    /// Payload in bytes.
+    pub fn payload_bytes(&self) -> u64 {
+        self.bytes.bytes()
     }
 
     pub(crate) fn lease(&self) -> HostBytes {

@@ -53,8 +53,8 @@ impl HostScope {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FakeClock;
     use super::*;
+    use crate::meter::FakeClock;
 
     #[test]
     fn a_scope_counts_its_own_time_and_failures_too() {

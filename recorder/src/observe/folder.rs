@@ -1,15 +1,13 @@
 //! "Whose folder is it?" Claiming a folder by exclusive creation.
 //!
-//! May use: std only.
+//! May use: std and `limits`.
 //!
 //! Invariants: a folder that exists is never claimed, whatever is in it; a claimed folder has mode 0700.
 
+use crate::limits::MAX_NAME_CLAIMS;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-
-/// Names tried before giving up: `NAME`, `NAME.2`, .. `NAME.1000`.
-pub const MAX_CLAIMS: u32 = 1000;
 
 /// Why no folder was claimed.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +33,9 @@ pub enum ClaimError {
 /// Creates `parent/name`, or `name.2`, `name.3`, .. when taken, and gives back the path.
 ///
 /// # Errors
-/// [`ClaimError`] when the folder cannot be created or [`MAX_CLAIMS`] names are taken.
+/// [`ClaimError`] when the folder cannot be created or [`MAX_NAME_CLAIMS`] names are taken.
 pub fn claim_dir(parent: &Path, name: &str) -> Result<PathBuf, ClaimError> {
-    for number in 1..=MAX_CLAIMS {
+    for number in 1..=MAX_NAME_CLAIMS {
         let path = if number == 1 { parent.join(name) } else { parent.join(format!("{name}.{number}")) };
         match std::fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
@@ -45,7 +43,7 @@ pub fn claim_dir(parent: &Path, name: &str) -> Result<PathBuf, ClaimError> {
             Err(source) => return Err(ClaimError::Create { path, source }),
         }
     }
-    Err(ClaimError::Taken { path: parent.join(name), limit: MAX_CLAIMS })
+    Err(ClaimError::Taken { path: parent.join(name), limit: MAX_NAME_CLAIMS })
 }
 
 #[cfg(test)]

@@ -44,8 +44,7 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order.
-    pub const ALL: [Step; 7] =
-        [Step::Open, Step::Write, Step::Sync, Step::Link, Step::Rename, Step::Unlink, Step::SyncFolder];
+    pub const ALL: [Step; 7] = [Step::Open, Step::Write, Step::Sync, Step::Link, Step::Rename, Step::Unlink, Step::SyncFolder];
 
     /// The step's name in messages.
     pub const fn name(self) -> &'static str {
@@ -241,8 +240,7 @@ impl Steps<'_> {
         let mut tries = 0;
         loop {
             let path = dir.join(format!("{name}.{:032x}.tmp", fastrand::u128(..)));
-            let opened =
-                self.attempt(Step::Open, || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path));
+            let opened = self.attempt(Step::Open, || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path));
             tries += 1;
             match opened {
                 Ok(file) => return Ok(Temporary { path, file }),

@@ -28,8 +28,8 @@ struct Window {
     unit: u64,
     bytes: Option<u64>,
     stream: StreamId,
-    begin: EventId,
-    end: EventId,
+    /// The two markers, until they are given back.
+    events: Option<(EventId, EventId)>,
     progress: Progress,
 }
 
@@ -42,6 +42,8 @@ struct Slots {
     failures: u64,
     sealed: bool,
     epoch_released: bool,
+    /// Marker events that could not be given back.
+    unreturned: u64,
     resolution: Option<f64>,
 }
 
@@ -57,8 +59,9 @@ pub(super) struct Timeline {
     slots: Mutex<Slots>,
 }
 
-fn release(driver: &dyn Driver, events: impl IntoIterator<Item = EventId>) -> DriverResult<()> {
-    events.into_iter().try_for_each(|event| driver.event_destroy(event))
+/// Destroys all events, whatever fails on the way; how many failed.
+fn release(driver: &dyn Driver, events: impl IntoIterator<Item = EventId>) -> u64 {
+    events.into_iter().map(|event| u64::from(driver.event_destroy(event).is_err())).sum()
 }
 
 impl Timeline {
@@ -74,14 +77,14 @@ impl Timeline {
         let made = (0..capacity * 2 + 1).try_for_each(|_| driver.event_create(true).map(|event| created.push(event)));
         let epoch = created.pop();
         let (Ok(()), Some(epoch)) = (made.clone(), epoch) else {
-            release(&*driver, created.into_iter().chain(epoch))?;
-            return Err(made.err().unwrap_or_else(|| unreachable_event()));
+            release(&*driver, created.into_iter().chain(epoch));
+            return Err(made.err().unwrap_or_else(unreachable_event));
         };
         let before = clock.now().seconds();
         let recorded = driver.event_record(epoch, stream);
         let after = clock.now().seconds();
         if let Err(error) = recorded {
-            release(&*driver, created.into_iter().chain([epoch]))?;
+            release(&*driver, created.into_iter().chain([epoch]));
             return Err(error);
         }
         let (begins, ends) = created.split_at(capacity as usize);
@@ -108,17 +111,15 @@ impl Timeline {
         let recorded = self.driver.event_record(begin, stream);
         let progress = if recorded.is_ok() { Progress::Open } else { Progress::Failed };
         slots.failures += u64::from(recorded.is_err());
-        slots.windows.push(Window { kind, unit, bytes, stream, begin, end, progress });
+        slots.windows.push(Window { kind, unit, bytes, stream, events: Some((begin, end)), progress });
         Some(MarkToken(slots.windows.len() as u64 - 1))
     }
 
     pub(super) fn end(&self, token: MarkToken, stream: StreamId) {
         let mut slots = self.lock();
         let Some(window) = slots.windows.get_mut(token.0 as usize) else { return };
-        if window.progress != Progress::Open {
-            return;
-        }
-        let recorded = self.driver.event_record(window.end, stream);
+        let (Progress::Open, Some((_, end))) = (window.progress, window.events) else { return };
+        let recorded = self.driver.event_record(end, stream);
         window.progress = if recorded.is_ok() { Progress::Closed } else { Progress::Failed };
         slots.failures += u64::from(recorded.is_err());
     }
@@ -138,39 +139,46 @@ impl Timeline {
 
     /// Asks which windows are done, without waiting, and gives their events back.
     fn resolve(&self, slots: &mut Slots) {
-        let Slots { windows, resolution, .. } = slots;
+        let Slots { windows, resolution, unreturned, .. } = slots;
         for window in windows.iter_mut().filter(|window| window.progress == Progress::Closed) {
-            match self.times(window) {
+            let Some((begin, end)) = window.events else { continue };
+            match self.times(begin, end) {
                 Ok(None) => {}
-                Ok(Some((start, end, step))) if start.is_finite() && end >= start => {
+                Ok(Some((start, end_time, step))) if start.is_finite() && end_time >= start => {
                     *resolution = Some(resolution.map_or(step, |known| known.max(step)));
-                    let given_back = release(&*self.driver, [window.begin, window.end]);
-                    window.progress = if given_back.is_ok() { Progress::Resolved { start, end } } else { Progress::Failed };
+                    window.progress = Progress::Resolved { start, end: end_time };
+                    window.events = None;
+                    *unreturned += release(&*self.driver, [begin, end]);
                 }
                 Ok(Some(_)) | Err(_) => window.progress = Progress::Failed,
             }
         }
     }
 
-    fn times(&self, window: &Window) -> DriverResult<Option<(f64, f64, f64)>> {
-        if !self.driver.event_query(window.end)? {
+    fn times(&self, begin: EventId, end: EventId) -> DriverResult<Option<(f64, f64, f64)>> {
+        if !self.driver.event_query(end)? {
             return Ok(None);
         }
-        let start = self.driver.event_elapsed(self.epoch, window.begin)?;
-        let end = self.driver.event_elapsed(self.epoch, window.end)?;
+        let start = self.driver.event_elapsed(self.epoch, begin)?;
+        let end = self.driver.event_elapsed(self.epoch, end)?;
         Ok(Some((start.seconds, end.seconds, end.resolution_seconds)))
     }
 
     /// After sealing: gives back what no window needs any more. True when nothing is left.
     fn clean_up(&self, slots: &mut Slots) -> bool {
-        for (begin, end) in slots.unused.drain(..) {
-            let _ = release(&*self.driver, [begin, end]);
+        let unused = std::mem::take(&mut slots.unused);
+        slots.unreturned += release(&*self.driver, unused.into_iter().flat_map(|(begin, end)| [begin, end]));
+        for window in slots.windows.iter_mut().filter(|window| window.progress == Progress::Failed) {
+            // A marker that failed is never asked again; the device lets go of it once it has passed it.
+            let events = window.events.take();
+            slots.unreturned += release(&*self.driver, events.into_iter().flat_map(|(begin, end)| [begin, end]));
         }
-        let retained = slots.windows.iter().any(|window| !matches!(window.progress, Progress::Resolved { .. }));
+        let retained = slots.windows.iter().any(|window| window.events.is_some());
         if !retained && !slots.epoch_released {
-            slots.epoch_released = self.driver.event_destroy(self.epoch).is_ok();
+            slots.epoch_released = true;
+            slots.unreturned += release(&*self.driver, [self.epoch]);
         }
-        !retained && slots.epoch_released
+        !retained && slots.unreturned == 0
     }
 
     /// The report. Never waits.

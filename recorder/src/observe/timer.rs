@@ -97,8 +97,7 @@ impl Phase {
         }
         let phase = self.driver.event_elapsed(first, last)?;
         let tail = intervals.pop().unwrap_or_default();
-        markers.measured =
-            Some(Measured { phase: phase.seconds, steps: intervals, tail, resolution: phase.resolution_seconds });
+        markers.measured = Some(Measured { phase: phase.seconds, steps: intervals, tail, resolution: phase.resolution_seconds });
         markers.events.drain(..).try_for_each(|event| self.driver.event_destroy(event))
     }
 
@@ -114,8 +113,7 @@ impl Phase {
             timing.stream = Some(self.stream.0);
             timing.phase_seconds = Some(Seconds(measured.phase));
             timing.tail_seconds = Some(Seconds(measured.tail));
-            timing.steady_state_seconds_per_step =
-                warm.map(|warm| Seconds(warm.iter().sum::<f64>() / warm.len() as f64));
+            timing.steady_state_seconds_per_step = warm.map(|warm| Seconds(warm.iter().sum::<f64>() / warm.len() as f64));
             timing.step_seconds = Some(seconds);
             timing.resolution_seconds = Some(Seconds(measured.resolution));
         } else {

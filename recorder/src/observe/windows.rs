@@ -38,7 +38,8 @@ fn intersection(a: &[(f64, f64)], b: &[(f64, f64)]) -> f64 {
 }
 
 fn of_kind(samples: &[Sample], kind: SampleKind, from: f64, to: f64) -> Intervals {
-    let times = samples.iter().filter(|sample| sample.kind == kind).filter_map(|sample| sample.start_seconds.zip(sample.end_seconds));
+    let times =
+        samples.iter().filter(|sample| sample.kind == kind).filter_map(|sample| sample.start_seconds.zip(sample.end_seconds));
     merge(times.map(|(start, end)| (start.0.max(from), end.0.min(to))).collect())
 }
 

@@ -51,7 +51,7 @@ impl PassOrder {
     pub fn ahead(&self) -> impl Iterator<Item = usize> {
         let length = if self.following { self.learned.len() } else { 0 };
         let from = self.current.len();
-        self.learned.iter().copied().cycle().skip(from).take(length)
+        (from..from + length).filter_map(move |position| self.learned.get(position % length).copied())
     }
 
     /// Passes that taught an order.

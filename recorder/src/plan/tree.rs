@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn list_items_are_units_in_numeric_order_and_tables_stay_on_the_host() {
-        let mut leaves = vec![leaf("embed.words.weight", &[10, 4], 0), leaf("embed.norm.weight", &[4], 0), leaf("head.weight", &[4, 4], 0)];
+        let mut leaves =
+            vec![leaf("embed.words.weight", &[10, 4], 0), leaf("embed.norm.weight", &[4], 0), leaf("head.weight", &[4, 4], 0)];
         for layer in [10, 2, 0] {
             leaves.push(leaf(&format!("encoder.layer.{layer}.b.weight"), &[4, 4], 64));
             leaves.push(leaf(&format!("encoder.layer.{layer}.a.weight"), &[4, 4], 128));

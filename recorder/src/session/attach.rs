@@ -1,14 +1,14 @@
 //! Attaching: plan, open sources, map memory.
 
+use super::Counters;
 use super::component::Component;
 use super::marks::MarksSlot;
 use super::state::{Bindings, Inner, Offload, Residence, State, TensorPlace, UnitId, UnitInfo, UnitPlan};
-use super::Counters;
 use crate::config::{OffloadConfig, SourceChoice};
 use crate::driver::{DeviceFacts, Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
 use crate::error::{Error, Result};
 use crate::limits::{ARENA_ALIGNMENT_BYTES, SLOT_ALIGNMENT_BYTES};
-use crate::memory::{AccessRetries, Arena, Checkpoint, HostTensor, Registrations, SlotPool, SourceKind, Sources};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, SourceKind, Sources};
 use crate::plan::{Layout, Parameter, ParameterSource, PassOrder, PlannedUnit, ResidencyPlan, UnitSize, Units};
 use crate::plan::{execution_units, plan_residency};
 use crate::transfer::{BatchTensor, EventPool, TicketLedger};
@@ -54,8 +54,8 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     action("vmm_fast_native_resources", start, 0);
 
     let start = clock.now();
-    let retries = Arc::new(AccessRetries::default());
-    let memory = map_memory(&driver, &retries, &planned, facts.page_bytes);
+    let book = Arc::new(MappingBook::default());
+    let memory = map_memory(&driver, &book, &planned, facts.page_bytes);
     let (arena, slots) = memory.inspect_err(|_| {
         let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
     })?;
@@ -94,7 +94,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         checkpoint: component.checkpoint,
         counters: Counters::default(),
         failures: Arc::new(JobFailures::default()),
-        retries,
+        book,
         marks: MarksSlot::default(),
         state: Mutex::new(state),
         clock: config.clock,
@@ -194,7 +194,9 @@ fn host_tensors(component: &Component, units: &Units) -> Result<BTreeMap<String,
         let tensor = match parameter.source {
             ParameterSource::Memory { tensor } => component.tensors.get(tensor).cloned(),
             ParameterSource::File { file, offset } => {
-                let Some(source) = component.checkpoint.as_ref().and_then(|checkpoint| checkpoint.files().get(file)) else { continue };
+                let Some(source) = component.checkpoint.as_ref().and_then(|checkpoint| checkpoint.files().get(file)) else {
+                    continue;
+                };
                 if let std::collections::btree_map::Entry::Vacant(entry) = maps.entry(file) {
                     entry.insert(Arc::new(source.map().map_err(|error| Error::io("map", source.path(), error))?));
                 }
@@ -214,20 +216,26 @@ fn create_streams(driver: &dyn Driver) -> Result<(StreamId, StreamId)> {
     match driver.stream_create(Priority::High) {
         Ok(upload) => Ok((compute, upload)),
         Err(error) => {
-            driver.stream_destroy(compute)?;
+            let _ = driver.stream_destroy(compute);
             Err(error.into())
         }
     }
 }
 
-fn map_memory(driver: &Arc<dyn Driver>, retries: &Arc<AccessRetries>, planned: &Planned, page_bytes: u64) -> Result<(Arena, SlotPool)> {
+fn map_memory(
+    driver: &Arc<dyn Driver>,
+    book: &Arc<MappingBook>,
+    planned: &Planned,
+    page_bytes: u64,
+) -> Result<(Arena, SlotPool)> {
     let residency = &planned.residency;
     let ceiling = residency.arena_ceiling_bytes;
-    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(retries), planned.layout.arena_bytes, page_bytes, ceiling)?;
-    match SlotPool::map(Arc::clone(driver), retries, residency.slots, residency.slot_bytes) {
+    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), planned.layout.arena_bytes, page_bytes, ceiling)?;
+    match SlotPool::map(Arc::clone(driver), book, residency.slots, residency.slot_bytes) {
         Ok(slots) => Ok((arena, slots)),
         Err(error) => {
-            arena.release()?;
+            // No page of the arena is mapped yet: only its addresses can be left behind.
+            let _ = arena.release();
             Err(error.into())
         }
     }
@@ -273,7 +281,7 @@ fn state_report(
     let streamed = payloads.zip(&planned.residency.resident).filter(|(_, resident)| !**resident);
     let streamed_bytes = streamed.map(|(bytes, _)| bytes).sum();
     let residents = planned.residency.resident.iter().filter(|resident| **resident).count() as u64;
-    let host_bytes = host.values().map(|tensor| tensor.bytes().len() as u64).sum();
+    let host_bytes = host.values().map(HostTensor::payload_bytes).sum();
     StateReport {
         module_count: component.root.module_count(),
         total_gb: Gib::from_bytes(planned.managed_bytes.saturating_add(host_bytes)),

@@ -46,7 +46,7 @@ impl Offload {
         while let Some((unit, reason)) = inner.failures.take_first() {
             report.errors.push(format!("work of unit {unit:?} failed: {reason}"));
         }
-        let before = weight_bytes(&state);
+        let before = weight_bytes(&state) + inner.book.lost_bytes.get();
         let proven = inner.drain(Instant::now() + deadline).and_then(|proven| {
             state.reap(&*inner.driver, true).map(|_| proven && state.tickets.live() == 0 && state.running.is_empty())
         });
@@ -55,7 +55,7 @@ impl Offload {
             Ok(false) => report.errors.push(format!("work is still in flight after {deadline:?}")),
             Err(error) => report.errors.push(error.to_string()),
         }
-        report.quarantined_bytes = weight_bytes(&state);
+        report.quarantined_bytes = weight_bytes(&state) + inner.book.lost_bytes.get();
         report.released_bytes = before.saturating_sub(report.quarantined_bytes);
         Ok(report)
     }

@@ -56,7 +56,7 @@ impl Component {
             name: name.clone(),
             dtype: tensor.dtype(),
             shape: tensor.shape().to_vec(),
-            bytes: tensor.bytes().len() as u64,
+            bytes: tensor.payload_bytes(),
             source: ParameterSource::Memory { tensor: index },
         });
         let root = build_tree(leaves.collect(), &|path| class_of(path).map(str::to_string));

@@ -27,6 +27,8 @@ pub struct Levels {
     pub quarantined_bytes: u64,
     /// Source bytes registered for direct copies.
     pub registered_bytes: u64,
+    /// Context synchronisations that an access call needed before another try.
+    pub access_retry_syncs: u64,
     /// Passes that taught an order.
     pub passes: u64,
     /// Passes that left the learned order.
@@ -46,8 +48,9 @@ impl Inner {
             ahead_in_flight: state.slots.ahead().len() as u64,
             live_tickets: state.tickets.live(),
             pinned_units: state.residence.iter().filter(|residence| residence.pins > 0).count() as u64,
-            quarantined_bytes: state.quarantined_bytes(),
+            quarantined_bytes: state.quarantined_bytes() + self.book.lost_bytes.get(),
             registered_bytes: state.registrations.registered_bytes(),
+            access_retry_syncs: self.book.access_retry_syncs.get(),
             passes: state.order.passes(),
             mismatches: state.order.mismatches(),
         }

@@ -6,6 +6,7 @@
 //! alone; a pin returns only when the end of the work that holds it is proven; nothing here knows who observes it.
 
 mod attach;
+mod audit;
 mod close;
 mod component;
 mod counters;

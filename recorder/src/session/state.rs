@@ -4,7 +4,7 @@ use super::Counters;
 use super::marks::MarksSlot;
 use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{AccessRetries, Arena, Checkpoint, HostTensor, Registrations, SlotPool, Sources};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, Sources};
 use crate::meter::Clock;
 use crate::plan::PassOrder;
 use crate::plan::checkpoint::Dtype;
@@ -121,7 +121,7 @@ pub(crate) struct Inner {
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) counters: Counters,
     pub(crate) failures: Arc<JobFailures>,
-    pub(crate) retries: Arc<AccessRetries>,
+    pub(crate) book: Arc<MappingBook>,
     pub(crate) marks: MarksSlot,
     pub(crate) configuration: Configuration,
     pub(crate) state_report: StateReport,

@@ -34,10 +34,10 @@ impl Offload {
             inner.counters.ahead_cancelled.add(cancelled);
         }
         let slot = if plan.resident {
-            inner.into_arena(&mut state, id.0)?;
+            inner.place_in_arena(&mut state, id.0)?;
             None
         } else {
-            Some(inner.into_slot(&mut state, id.0)?)
+            Some(inner.place_in_slot(&mut state, id.0)?)
         };
         let place = match slot {
             Some(slot) => state.slots.address(slot),
@@ -54,7 +54,7 @@ impl Offload {
 }
 
 impl Inner {
-    fn into_arena(&self, state: &mut State, unit: usize) -> Result<()> {
+    fn place_in_arena(&self, state: &mut State, unit: usize) -> Result<()> {
         let plan = self.plan(unit)?;
         if state.residence.get(unit).is_some_and(|residence| residence.in_arena) {
             self.counters.signature_hits.add(plan.batch.len() as u64);
@@ -83,7 +83,7 @@ impl Inner {
         Ok(())
     }
 
-    fn into_slot(&self, state: &mut State, unit: usize) -> Result<usize> {
+    fn place_in_slot(&self, state: &mut State, unit: usize) -> Result<usize> {
         if let Some((slot, holding)) = state.slots.find(unit) {
             if holding.ahead {
                 self.counters.ahead_hits.add(1);

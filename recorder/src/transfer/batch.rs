@@ -85,7 +85,12 @@ impl UnitBatch {
     ///
     /// # Errors
     /// The driver's, with the number of copies queued before it.
-    pub fn submit(&self, driver: &dyn Driver, place: DeviceAddress, stream: StreamId) -> Result<(), (u64, crate::driver::DriverError)> {
+    pub fn submit(
+        &self,
+        driver: &dyn Driver,
+        place: DeviceAddress,
+        stream: StreamId,
+    ) -> Result<(), (u64, crate::driver::DriverError)> {
         for (queued, (offset, bytes)) in self.copies.iter().enumerate() {
             let copied: DriverResult<()> = driver.copy_to_device(place.offset(*offset), bytes.clone(), stream);
             copied.map_err(|error| (queued as u64, error))?;

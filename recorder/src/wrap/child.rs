@@ -80,9 +80,7 @@ fn not_started(program: &OsStr, error: &io::Error) -> NotStarted {
     let errno = Errno::from_io_error(error);
     let names_a_file = program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists();
     let (code, exit, what) = match errno {
-        Some(Errno::NOENT) if names_a_file => {
-            ("command_not_found", EXIT_NOT_FOUND, "its interpreter or loader was not found")
-        }
+        Some(Errno::NOENT) if names_a_file => ("command_not_found", EXIT_NOT_FOUND, "its interpreter or loader was not found"),
         Some(Errno::NOENT) => ("command_not_found", EXIT_NOT_FOUND, "it was not found"),
         Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => {
             ("command_start_failed", EXIT_RECORDER, "the system has no room for another process")

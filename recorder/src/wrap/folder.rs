@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 pub fn make(asked: Option<&Path>) -> Result<PathBuf, WrapError> {
     match asked {
         Some(path) => {
-            let absolute = std::path::absolute(path)
-                .map_err(|e| WrapError::output(path, "the journal folder has no absolute path", e))?;
+            let absolute =
+                std::path::absolute(path).map_err(|e| WrapError::output(path, "the journal folder has no absolute path", e))?;
             make_named(&absolute)?;
             Ok(absolute)
         }
         None => {
-            let here = std::env::current_dir()
-                .map_err(|e| WrapError::output(Path::new("."), "the current folder is unknown", e))?;
+            let here =
+                std::env::current_dir().map_err(|e| WrapError::output(Path::new("."), "the current folder is unknown", e))?;
             let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
             Ok(claim_dir(&here, &format!("ddo-journal-{now}"))?)
         }

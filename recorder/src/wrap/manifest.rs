@@ -43,8 +43,7 @@ impl Handover {
 /// Builds the manifest; its clocks are read here.
 pub fn build(plan: &Plan, handover: &Handover) -> Manifest {
     let redactor = &plan.redactor;
-    let clocks =
-        Clocks { monotonic_seconds: Seconds(monotonic_seconds()), wall_utc: jiff::Timestamp::now().to_string() };
+    let clocks = Clocks { monotonic_seconds: Seconds(monotonic_seconds()), wall_utc: jiff::Timestamp::now().to_string() };
     let words = std::iter::once(&plan.program).chain(&plan.arguments);
     let command = if plan.no_command_line { Vec::new() } else { words.map(|w| redactor.json(w)).collect() };
     let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().filter(|(name, _)| recorded(name)).collect();

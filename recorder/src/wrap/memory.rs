@@ -236,8 +236,7 @@ impl<S: Sink> Lines<S> {
             }
             Err(error) => {
                 let cut = self.sink.cut(self.length);
-                let torn =
-                    cut.map_or_else(|e| format!(" (and its rest could not be cut off: {e})"), |()| String::new());
+                let torn = cut.map_or_else(|e| format!(" (and its rest could not be cut off: {e})"), |()| String::new());
                 self.broken = Some(format!("a line could not be written: {error}{torn}"));
             }
         }

@@ -4,7 +4,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | [`request`], [`limits`] | what was asked for, and within which bounds? |
+//! | [`request`] | what was asked for, and is it within the bounds? |
 //! | [`folder`] | where does the journal go? |
 //! | [`manifest`], [`clock`], [`words`] | who ran what, where, when, and how is it written down? |
 //! | [`child`] | how does the command start and end? |
@@ -24,7 +24,6 @@ pub mod child;
 pub mod clock;
 pub mod error;
 pub mod folder;
-pub mod limits;
 pub mod manifest;
 pub mod memory;
 pub mod request;

@@ -1,13 +1,13 @@
 //! "What was asked for?" The request as given, checked and completed into a plan.
 //!
-//! May use: std, schemas, the wrapper's limits and errors.
+//! May use: std, schemas, the limits and the wrapper's errors.
 //!
 //! Invariants: command line > environment > default, and every effective setting knows where it came from; nothing is
 //! touched on disk; a plan that exists is within all limits.
 
 use super::error::WrapError;
-use super::limits;
 use super::words::Redactor;
+use crate::limits;
 use ddo_schemas::settings::{ENV_SETTINGS, Settings};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -184,9 +184,7 @@ fn parse_monitor(word: Option<&str>) -> Result<Monitor, WrapError> {
         None | Some("rss") => Ok(Monitor::Rss),
         Some("off") => Ok(Monitor::Off),
         Some("full") => Err(WrapError::MonitorNotBuilt { got: "full".into() }),
-        Some(got) => {
-            Err(WrapError::UnknownWord { option: "--memory-monitor", got: got.into(), allowed: "`rss` or `off`" })
-        }
+        Some(got) => Err(WrapError::UnknownWord { option: "--memory-monitor", got: got.into(), allowed: "`rss` or `off`" }),
     }
 }
 
@@ -257,7 +255,8 @@ mod tests {
 
     #[test]
     fn command_line_beats_environment_beats_default() {
-        let outer = r#"{"schema_version":1,"journal":"off","gpu_timing":true,"native_timeline":false,"native_timeline_capacity":7}"#;
+        let outer =
+            r#"{"schema_version":1,"journal":"off","gpu_timing":true,"native_timeline":false,"native_timeline_capacity":7}"#;
         let plan = request().plan(Some(OsStr::new(outer))).expect("usable");
         assert_eq!((plan.settings.journal.as_str(), plan.settings.native_timeline_capacity), ("off", 7));
         assert_eq!(origin_of(&plan, "journal"), "environment");

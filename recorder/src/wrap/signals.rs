@@ -16,7 +16,7 @@
 //! the command then gets the signal a second time.
 
 use super::error::WrapError;
-use super::limits::SAME_REQUEST;
+use crate::limits::SAME_REQUEST;
 use ddo_schemas::Finding;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -226,9 +226,7 @@ impl Requests {
             return Action::Forward;
         }
         let same = |last: Came| {
-            last.signal == came.signal
-                && last.sender == came.sender
-                && came.at.saturating_duration_since(last.at) < SAME_REQUEST
+            last.signal == came.signal && last.sender == came.sender && came.at.saturating_duration_since(last.at) < SAME_REQUEST
         };
         if self.last.is_some_and(same) {
             return Action::Leave;
@@ -251,11 +249,7 @@ mod tests {
     #[test]
     fn requests_escalate_and_repeats_count_once() {
         let start = Instant::now();
-        let came = |signal, sender, ms| Came {
-            signal,
-            sender: Sender::Process(sender),
-            at: start + Duration::from_millis(ms),
-        };
+        let came = |signal, sender, ms| Came { signal, sender: Sender::Process(sender), at: start + Duration::from_millis(ms) };
         let mut requests = Requests::default();
         assert_eq!(requests.decide(came(SIGUSR1, 1, 0)), Action::Forward);
         assert_eq!(requests.decide(came(SIGINT, 1, 0)), Action::Forward);

@@ -21,10 +21,7 @@ pub fn escaped(word: &OsStr) -> String {
 
 /// A word for a terminal line: bytes that are not UTF-8 and control characters are `\xNN`.
 pub fn shown(word: &OsStr) -> String {
-    write_word(
-        word,
-        |out, c| if c.is_control() { push_bytes(out, c.encode_utf8(&mut [0; 4]).as_bytes()) } else { out.push(c) },
-    )
+    write_word(word, |out, c| if c.is_control() { push_bytes(out, c.encode_utf8(&mut [0; 4]).as_bytes()) } else { out.push(c) })
 }
 
 /// A word that can be pasted into a shell.
@@ -72,8 +69,7 @@ pub struct Redactor {
 impl Redactor {
     /// A redactor for the given substrings; empty ones are ignored.
     pub fn new(patterns: &[OsString]) -> Redactor {
-        let mut patterns: Vec<Vec<u8>> =
-            patterns.iter().map(|p| p.as_bytes().to_vec()).filter(|p| !p.is_empty()).collect();
+        let mut patterns: Vec<Vec<u8>> = patterns.iter().map(|p| p.as_bytes().to_vec()).filter(|p| !p.is_empty()).collect();
         // The longest match wins, so that a short pattern does not break a longer one and show its rest.
         patterns.sort_by_key(|p| std::cmp::Reverse(p.len()));
         Redactor { patterns }

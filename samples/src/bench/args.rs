@@ -80,7 +80,11 @@ pub struct StreamArgs {
 
 fn positive(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
-    if value > 0.0 && value <= 1_048_576.0 { Ok(value) } else { Err(format!("{text} is outside the range; it must be above 0, at most 1048576")) }
+    if value > 0.0 && value <= 1_048_576.0 {
+        Ok(value)
+    } else {
+        Err(format!("{text} is outside the range; it must be above 0, at most 1048576"))
+    }
 }
 
 impl StreamArgs {
@@ -99,7 +103,9 @@ impl StreamArgs {
             _ if self.registered_gib.is_some() => Some(("--registered-gib", "the runtime has no ceiling for registered bytes")),
             DriverKind::Host if self.device != 0 => Some(("--device", "the host driver has one device, 0")),
             DriverKind::Host if self.tokens != 0 => Some(("--tokens", "matrix products are computed on a cuda device")),
-            DriverKind::Cuda if self.link_gb_per_second.is_some() => Some(("--link-gb-per-second", "the link of a cuda device is a real one")),
+            DriverKind::Cuda if self.link_gb_per_second.is_some() => {
+                Some(("--link-gb-per-second", "the link of a cuda device is a real one"))
+            }
             _ => None,
         }
     }

@@ -99,7 +99,9 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
     }
     close(&offload)?;
     all.sort_by(f64::total_cmp);
-    if let (Some(high), Some(low), Some(least), Some(most)) = (all.get(all.len() / 2), all.get((all.len() - 1) / 2), all.first(), all.last()) {
+    if let (Some(high), Some(low), Some(least), Some(most)) =
+        (all.get(all.len() / 2), all.get((all.len() - 1) / 2), all.first(), all.last())
+    {
         let median = (low + high) / 2.0;
         print(&line(median, "median".into(), Some([median, *least, *most])));
     }

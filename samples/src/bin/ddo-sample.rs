@@ -1,6 +1,6 @@
 //! Runs one sample model under the offload runtime and compares every step with the resident run.
 //!
-//! Exit codes: 0 every step is equal; 1 it is not, or something failed; 2 the command line asks for what is not there.
+//! Exit codes: 0 every step is equal; 1 it is not, or something failed; 2 the command line, the checkpoint or a limit cannot be met.
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Errors of the library say their causes themselves; the chain would repeat them.
             eprintln!("ddo-sample: {error}");
-            let refused = error.downcast_ref::<RunError>().is_some_and(RunError::is_refusal);
+            let refused = error.downcast_ref().is_some_and(RunError::is_refusal);
             ExitCode::from(if refused { 2 } else { 1 })
         }
     }

@@ -79,7 +79,8 @@ pub fn make_checkpoint(path: &Path, scale: f64, dtype: Dtype, seed: u64) -> Resu
     let length = header.len() as u64 + made.bytes;
     if path.exists() {
         let found = PlainFile::open(path);
-        let ours = found.as_ref().is_ok_and(|file| file.metadata().get("generator").is_some_and(|g| g.starts_with("flux_shaped ")));
+        let ours =
+            found.as_ref().is_ok_and(|file| file.metadata().get("generator").is_some_and(|g| g.starts_with("flux_shaped ")));
         if !ours {
             return Err(FluxError::Foreign { path: path.into() });
         }
@@ -117,7 +118,12 @@ fn metadata(width: usize, dtype: Dtype, seed: u64) -> BTreeMap<String, String> {
 }
 
 /// The bytes before the data (length, JSON, padding to 8 bytes), and the chunks with their places in the file.
-fn lay_out(width: usize, dtype: Dtype, seed: u64, metadata: &BTreeMap<String, String>) -> Result<(Vec<u8>, Vec<Chunk>), FluxError> {
+fn lay_out(
+    width: usize,
+    dtype: Dtype,
+    seed: u64,
+    metadata: &BTreeMap<String, String>,
+) -> Result<(Vec<u8>, Vec<Chunk>), FluxError> {
     let mut entries = serde_json::Map::new();
     entries.insert("__metadata__".to_owned(), serde_json::to_value(metadata)?);
     let (mut chunks, mut at, mut index) = (Vec::new(), 0, 0u64);
@@ -160,7 +166,9 @@ fn write_all(path: &Path, header: &[u8], length: u64, chunks: &[Chunk], dtype: D
     std::thread::scope(|scope| {
         let name = |i| std::thread::Builder::new().name(format!("flux-write-{i}"));
         let workers: Vec<_> = (0..threads).map(|i| name(i).spawn_scoped(scope, work)).collect::<io::Result<_>>()?;
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a writing thread panicked"))))
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a writing thread panicked"))))
     })?;
     file.sync_all()
 }

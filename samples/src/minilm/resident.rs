@@ -4,7 +4,9 @@
 //!
 //! Invariants: all weights are read once and never change; encoding the same batch again gives the same bits.
 
-use super::{Batch, EmbeddingWeights, HOST_TENSORS, LAYER_TENSORS, LAYERS, LayerWeights, Scratch, embed, encoder_layer, pool_and_normalise};
+use super::{
+    Batch, EmbeddingWeights, HOST_TENSORS, LAYER_TENSORS, LAYERS, LayerWeights, Scratch, embed, encoder_layer, pool_and_normalise,
+};
 use crate::plain::{PlainError, PlainFile};
 use ddo_recorder::driver::compute::ComputeError;
 use std::path::Path;
@@ -17,7 +19,11 @@ pub struct Resident {
 }
 
 /// Reads the tensors of a list in its order.
-fn read_all<const N: usize>(file: &mut PlainFile, prefix: &str, list: &[(&str, &[usize]); N]) -> Result<[Vec<f32>; N], PlainError> {
+fn read_all<const N: usize>(
+    file: &mut PlainFile,
+    prefix: &str,
+    list: &[(&str, &[usize]); N],
+) -> Result<[Vec<f32>; N], PlainError> {
     let mut tensors: [Vec<f32>; N] = std::array::from_fn(|_| Vec::new());
     for (tensor, (name, shape)) in tensors.iter_mut().zip(list) {
         *tensor = file.read_f32(&format!("{prefix}{name}"), shape)?;

@@ -83,7 +83,7 @@ impl Tokens {
 impl Batch {
     /// Pads rows of token ids to the longest.
     pub fn padded(rows: &[Vec<u32>]) -> Batch {
-        let seq = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let seq = rows.iter().map(Vec::len).max().unwrap_or_default();
         let (mut ids, mut mask) = (Vec::new(), Vec::new());
         for row in rows {
             let padding = seq - row.len();

@@ -86,6 +86,7 @@ impl Driver for Broken {
         event_wait(event: EventId, at_most: Duration) -> bool;
         event_destroy(event: EventId) -> ();
         copy_to_device(to: DeviceAddress, from: HostBytes, stream: StreamId) -> ();
+        read_device(from: DeviceAddress, bytes: u64) -> Vec<u8>;
         launch(stream: StreamId, launch: Launch) -> ();
     }
 }
@@ -104,8 +105,10 @@ fn a_missing_wait_is_found_within_a_few_steps() {
     let want = expected_folds(&path, made.width).expect("folded");
     for without in [Without::Nothing, Without::WaitsOfUploads, Without::WaitsOfCompute] {
         let work = DeviceWork::new(&device, made.width, 0, 1).expect("kernels");
-        let driver = Arc::new(Broken { inner: Arc::clone(&device), without, uploads: Mutex::default(), left_out: AtomicU64::new(0) });
-        let config = OffloadConfig { ceiling: Ceiling::Percent(40.0), ..OffloadConfig::new(Arc::clone(&driver) as Arc<dyn Driver>) };
+        let driver =
+            Arc::new(Broken { inner: Arc::clone(&device), without, uploads: Mutex::default(), left_out: AtomicU64::new(0) });
+        let config =
+            OffloadConfig { ceiling: Ceiling::Percent(40.0), ..OffloadConfig::new(Arc::clone(&driver) as Arc<dyn Driver>) };
         let offload = enable_offload(flux_device::component(&path).expect("a component"), config).expect("attached");
         let units = work.units(&offload).expect("all units");
         // Slow kernels for uploads that come too early; none for compute that comes too early.

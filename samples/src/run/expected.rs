@@ -72,7 +72,9 @@ fn fold_parts(weights: &Path, parts: &[Part], sums: &[AtomicU64]) -> io::Result<
     std::thread::scope(|scope| {
         let name = |i| std::thread::Builder::new().name(format!("expected-fold-{i}"));
         let workers: Vec<_> = (0..threads).map(|i| name(i).spawn_scoped(scope, work)).collect::<io::Result<_>>()?;
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a folding thread panicked"))))
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(io::Error::other("a folding thread panicked"))))
     })
 }
 

@@ -6,7 +6,9 @@
 
 use super::{Outcome, RunError, Session, compare};
 use crate::args::SampleArgs;
-use crate::flux::{Dtype, FluxUnit, exact_scale, flux_shaped, flux_unit, initial_state, make_checkpoint, resident, width_for_scale};
+use crate::flux::{
+    Dtype, FluxUnit, exact_scale, flux_shaped, flux_unit, initial_state, make_checkpoint, resident, width_for_scale,
+};
 use ddo_recorder::{Checkpoint, Component, Job, UnitId, View};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -90,4 +90,3 @@ fn resident_numbers(driver: &Arc<CudaDriver>, path: &Path, work: &DeviceWork, fo
         }
     }
 }
-

@@ -25,11 +25,12 @@ mod session;
 
 pub(crate) use flux::SEED;
 pub use flux::default_path;
+pub use minilm::{EncoderPass, encoder};
 pub use session::Session;
 
-use crate::args::{CeilingArg, DriverKind, ModelKind, SampleArgs};
+use crate::args::{DriverKind, ModelKind, SampleArgs};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why a sample did not run to its end, or not to the right one.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,14 @@ pub enum RunError {
     /// There is no checkpoint.
     #[error(transparent)]
     Model(#[from] crate::model::ModelError),
+    /// The checkpoint is sound, but of another model.
+    #[error("{}: this is no all-MiniLM-L6-v2 checkpoint: {what}", path.display())]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// What it lacks.
+        what: String,
+    },
     /// The generated checkpoint could not be made.
     #[error(transparent)]
     Flux(#[from] crate::flux::FluxError),
@@ -100,7 +109,9 @@ pub enum RunError {
         expected: usize,
     },
     /// The device computed something else than the reference.
-    #[error("step {step}: {what} differs from the reference: {got:#018x}, not {want:#018x}; {different} of {total} numbers differ")]
+    #[error(
+        "step {step}: {what} differs from the reference: {got:#018x}, not {want:#018x}; {different} of {total} numbers differ"
+    )]
     OtherBits {
         /// Zero-based step.
         step: u64,
@@ -132,9 +143,17 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether the command line asked for what is not there; nothing was run then.
+    /// True where what was asked for cannot be used: the command line, a checkpoint, a limit. Nothing was computed then.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, RunError::NoCuda(_) | RunError::NoDevice { .. } | RunError::NotWithDriver { .. })
+        use ddo_recorder::Error;
+        match self {
+            RunError::Differs { .. } | RunError::OtherBits { .. } | RunError::Close { .. } | RunError::Compute(_) => false,
+            RunError::Runtime(error) => !matches!(
+                error,
+                Error::Driver(_) | Error::Job { .. } | Error::Poisoned { .. } | Error::Closed { .. } | Error::Publish(_)
+            ),
+            _ => true,
+        }
     }
 }
 
@@ -186,7 +205,11 @@ impl fmt::Display for Outcome {
         let kept = device.free_before_bytes.saturating_sub(device.free_after_bytes);
         writeln!(f, "\n  device    {}", device.name)?;
         writeln!(f, "  compared  {}", device.compared)?;
-        write!(f, "  memory    at most {} ({used} bytes) more in use than before attaching, {kept} bytes after closing", human(used))
+        write!(
+            f,
+            "  memory    at most {} ({used} bytes) more in use than before attaching, {kept} bytes after closing",
+            human(used)
+        )
     }
 }
 
@@ -212,7 +235,9 @@ fn check_options(args: &SampleArgs) -> Result<(), RunError> {
     match args.driver {
         DriverKind::Host if args.device != 0 => Err(RunError::NoDevice { got: args.device }),
         DriverKind::Host if args.tokens != 0 => refuse("--tokens", "host", "matrix products are computed on a cuda device"),
-        DriverKind::Cuda if args.model_kind == ModelKind::Minilm => refuse("minilm", "cuda", "its layers are computed on the host"),
+        DriverKind::Cuda if args.model_kind == ModelKind::Minilm => {
+            refuse("minilm", "cuda", "its layers are computed on the host")
+        }
         DriverKind::Cuda if args.link_gb_per_second.is_some() => refuse("--link-gb-per-second", "cuda", "the link is a real one"),
         _ => Ok(()),
     }
@@ -227,14 +252,6 @@ pub(crate) fn compare(step: u64, what: &'static str, got: &[f32], want: &[f32]) 
     }
     let cosine = crate::minilm::cosine(got, want);
     Err(RunError::Differs { step, what, different, total: want.len(), cosine })
-}
-
-/// The ceiling as the runtime takes it.
-fn ceiling(arg: CeilingArg) -> ddo_recorder::Ceiling {
-    match arg {
-        CeilingArg::Percent(percent) => ddo_recorder::Ceiling::Percent(percent),
-        CeilingArg::Bytes(bytes) => ddo_recorder::Ceiling::Bytes(bytes),
-    }
 }
 
 #[cfg(test)]

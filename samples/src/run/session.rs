@@ -5,11 +5,11 @@
 //! Invariants: without a wrapper nothing is recorded and no folder is made; record `None` precedes the first step, record `i` follows
 //! the submission of step `i`; the timer ends and the journal is finished before the final report, the report before the close.
 
-use super::{Outcome, RunError, ceiling};
+use super::{Outcome, RunError};
 use crate::args::{SampleArgs, SourceArg};
 use ddo_recorder::{
-    Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, MetricsJournal, Offload, OffloadConfig, RecordRun, SnapshotOptions,
-    SourceChoice, TimerOptions, UnitInfo, enable_offload,
+    Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, MetricsJournal, Offload, OffloadConfig,
+    RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Session {
             SourceArg::Mapped => SourceChoice::Mapped,
             SourceArg::Cpu => SourceChoice::Cpu,
         };
-        let config = OffloadConfig { ceiling: ceiling(args.ceiling), source, slots: args.slots, ..OffloadConfig::new(driver) };
+        let config = OffloadConfig { ceiling: args.ceiling, source, slots: args.slots, ..OffloadConfig::new(driver) };
         let offload = enable_offload(component, config)?;
         let recording = match RecordRun::from_env()? {
             Some(run) => Some(Recording::start(run, name, &offload)?),
@@ -113,7 +113,7 @@ impl Session {
             units: units.len(),
             resident_units: units.iter().filter(|unit| unit.resident).count(),
             managed_bytes,
-            ceiling_bytes: args.ceiling.bytes_of(managed_bytes),
+            ceiling_bytes: args.ceiling.resolve(managed_bytes)?,
             streamed_bytes_per_step: units.iter().filter(|unit| !unit.resident).map(|unit| unit.bytes).sum(),
             device: None,
         };

@@ -1,8 +1,8 @@
 //! A driver wrapper for every runtime test: counts calls, holds the weight ceiling, catches double frees.
 
 use ddo_recorder::driver::{
-    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId, Priority,
-    RegistrationId, StreamId,
+    DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId,
+    Priority, RegistrationId, StreamId,
 };
 use ddo_recorder::{HostDriver, HostOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +25,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Physical memory that was not given back, in bytes.
+    pub(crate) fn created_bytes(&self) -> u64 {
+        self.created.values().sum()
+    }
+
     /// Everything that was taken has been given back.
     pub(crate) fn assert_balanced(&self) {
         assert!(self.created.is_empty(), "memory left: {:?}", self.created);
@@ -202,7 +207,7 @@ impl Driver for Ledger {
 
     fn copy_to_device(&self, to: DeviceAddress, from: HostBytes, stream: StreamId) -> DriverResult<()> {
         let bytes = from.bytes();
-        let start = self.seen().copied_bytes;
+        let start = self.seen.lock().expect("no test panics here").copied_bytes;
         let mut corrupt = self.corrupt.lock().expect("no test panics here");
         let from = match *corrupt {
             Some(at) if (start..start + bytes).contains(&at) => {
@@ -215,6 +220,10 @@ impl Driver for Ledger {
         };
         drop(corrupt);
         self.note("copy_to_device", self.inner.copy_to_device(to, from, stream), |seen, ()| seen.copied_bytes += bytes)
+    }
+
+    fn read_device(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        self.note("read_device", self.inner.read_device(from, bytes), |_, _| {})
     }
 
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {

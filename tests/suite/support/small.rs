@@ -18,7 +18,8 @@ pub(crate) fn component(count: u64) -> Component {
     let mut tensors = Vec::new();
     for unit in 0..count {
         for (index, (name, elements)) in [("a.weight", 4096), ("b.weight", 8192)].into_iter().enumerate() {
-            let tensor = HostTensor::from_elements(&[elements / 64, 64], &weights(unit, index as u64, elements)).expect("shape fits");
+            let tensor =
+                HostTensor::from_elements(&[elements / 64, 64], &weights(unit, index as u64, elements)).expect("shape fits");
             tensors.push((format!("blocks.{unit}.{name}"), tensor));
         }
     }

@@ -95,8 +95,8 @@ pub(super) fn counter(buffer: &mut Vec<u8>, timestamp: u64, track: u64, value: i
 
 #[cfg(test)]
 mod tests {
-    use super::super::protos::{Trace, TracePacket, TrackEvent, trace_packet, track_event};
     use super::*;
+    use crate::output::perfetto::protos::{Trace, TracePacket, TrackEvent, trace_packet, track_event};
     use prost::Message;
 
     fn reference(timestamp: u64, event: TrackEvent) -> Trace {

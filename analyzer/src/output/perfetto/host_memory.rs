@@ -10,7 +10,7 @@ use ddo_schemas::memory::MemorySample;
 use ddo_schemas::{Unit, catalogue};
 
 /// Draws the samples.
-pub(super) fn draw(model: &mut Model, samples: &[MemorySample], parent: u64, quality: u64, shift: Shift, label: &str) {
+pub(super) fn draw(model: &mut Model, samples: &[MemorySample], parent: u64, shift: Shift, label: &str) {
     let name = if label.is_empty() { "host memory".to_string() } else { format!("host memory ({label})") };
     let mut track = None;
     for sample in samples {
@@ -24,11 +24,11 @@ pub(super) fn draw(model: &mut Model, samples: &[MemorySample], parent: u64, qua
                 });
                 model.points.push(Point { track, at, value });
             }
-            Some(Err(_)) => model.instant(quality, at, "value above 2^63-1", Vec::new()),
+            Some(Err(_)) => model.doubt(at, "value above 2^63-1", Vec::new()),
             None => {
                 let reason = sample.error_type.as_deref().unwrap_or("no reason recorded");
                 let notes = vec![model.text("error_type", reason)];
-                model.instant(quality, at, "memory sample without a value", notes);
+                model.doubt(at, "memory sample without a value", notes);
             }
         }
     }

@@ -6,9 +6,9 @@
 //! records.
 
 use super::clocks::Shift;
-use super::model::{Extra, Model, Slice};
+use super::model::{Extra, Model, Point, Slice};
 use crate::analysis::delta::{self, Delta};
-use crate::run::{Component, Record, Scalar, nanoseconds};
+use crate::run::{Component, Record, RecordClock, Scalar, nanoseconds};
 use ddo_schemas::field::{Field, Kind};
 use ddo_schemas::{Unit, catalogue};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 pub(super) struct Target<'a> {
     /// The track that the groups hang from.
     pub(super) parent: u64,
-    /// The data quality track.
-    pub(super) quality: u64,
-    /// The journal's clock.
+    /// The clock by which records are placed.
+    pub(super) clock: RecordClock,
+    /// From that clock to the trace's axis.
     pub(super) shift: Shift,
-    /// ", unaligned" or nothing.
+    /// "unaligned" or nothing.
     pub(super) label: &'a str,
 }
 
@@ -33,12 +33,12 @@ pub(super) fn steps(model: &mut Model, component: &Component, target: &Target<'_
     let mut drawn_to = i64::MIN;
     for pair in component.records.windows(2) {
         let [before, after] = pair else { continue };
-        let (Some(step), Some(end)) = (after.step, after.host_elapsed_ns) else { continue };
+        let (Some(step), Some(end)) = (after.step, after.at(target.clock)) else { continue };
         if !delta::consecutive(before, after) {
             missing(model, before, after, target);
             continue;
         }
-        let Some(start) = before.host_elapsed_ns.filter(|start| *start <= end && *start >= drawn_to) else { continue };
+        let Some(start) = before.at(target.clock).filter(|start| *start <= end && *start >= drawn_to) else { continue };
         drawn_to = end;
         let description = "From one journal record to the next: the host submitted the step in between. Not a device time.";
         let track = *track.get_or_insert_with(|| model.track(target.parent, &label, description));
@@ -49,43 +49,59 @@ pub(super) fn steps(model: &mut Model, component: &Component, target: &Target<'_
 }
 
 fn missing(model: &mut Model, before: &Record, after: &Record, target: &Target<'_>) {
-    let (Some(last), Some(at)) = (after.step.and_then(|step| step.checked_sub(1)), after.host_elapsed_ns) else { return };
+    let (Some(last), Some(at)) = (after.step.and_then(|step| step.checked_sub(1)), after.at(target.clock)) else { return };
     let first = before.step.map_or(0, |step| step.saturating_add(1));
     let name = if first == last { format!("step {last} missing") } else { format!("steps {first}..{last} missing") };
     let notes = vec![model.text("time", "not known; drawn at the next record")];
-    model.instant(target.quality, target.shift.at(at), &name, notes);
+    model.doubt(target.shift.at(at), &name, notes);
 }
 
-/// Draws counters and their deltas, then gauges.
+/// Draws gauges, then counters with what each step added, then what is not declared.
+///
+/// A field that is zero in every record gets no track; it is named among the trace's attributes instead.
 pub(super) fn values(model: &mut Model, component: &Component, target: &Target<'_>) {
     let paths = in_catalogue_order(delta::paths(component));
-    let suffix = if target.label.is_empty() { String::new() } else { format!(" ({})", target.label) };
-    let group = |model: &mut Model, name: &str, text: &str| model.track(target.parent, &format!("{name}{suffix}"), text);
-    let of =
-        |wanted: &'static [Kind]| paths.iter().filter(move |(_, field)| field.is_some_and(|field| wanted.contains(&field.kind)));
-    let mut counters = None;
-    for (path, field) in of(&[Kind::Counter]) {
-        let text = "Counters of the offload runtime at each journal record, and what each step added.";
-        let parent = *counters.get_or_insert_with(|| group(model, "counters", text));
-        counter(model, component, path, *field, parent, target);
+    let kind = |field: &Option<&Field>, wanted: &[Kind]| field.is_some_and(|field| wanted.contains(&field.kind));
+    let mut gauges = Group::new("gauges", "Levels of the offload runtime at each journal record.", target);
+    for (path, field) in paths.iter().filter(|(_, field)| kind(field, &[Kind::Gauge, Kind::Peak])) {
+        level(model, component, path, *field, &mut gauges, target);
     }
-    let mut gauges = None;
-    for (path, field) in of(&[Kind::Gauge, Kind::Peak]) {
-        let parent =
-            *gauges.get_or_insert_with(|| group(model, "gauges", "Levels of the offload runtime at each journal record."));
-        level(model, component, path, *field, parent, target);
+    let text = "Counters of the offload runtime at each journal record, and what each step added.";
+    let mut counters = Group::new("counters", text, target);
+    for (path, field) in paths.iter().filter(|(_, field)| kind(field, &[Kind::Counter])) {
+        level(model, component, path, *field, &mut counters, target);
+        added(model, component, path, *field, &mut counters, target);
     }
-    let mut others = None;
+    let text = "Values of another recorder without a row in this catalogue; drawn as they are.";
+    let mut others = Group::new("other values", text, target);
     for (path, _) in paths.iter().filter(|(_, field)| field.is_none()) {
-        let text = "Values of another recorder without a row in this catalogue; drawn as they are.";
-        if component
-            .records
-            .iter()
-            .any(|record| matches!(record.values.get(path), Some(Scalar::U64(_) | Scalar::I64(_) | Scalar::F64(_))))
-        {
-            let parent = *others.get_or_insert_with(|| group(model, "other values", text));
-            level(model, component, path, None, parent, target);
-        }
+        level(model, component, path, None, &mut others, target);
+    }
+}
+
+/// A group that exists from its first track on.
+struct Group {
+    name: String,
+    text: &'static str,
+    parent: u64,
+    track: Option<u64>,
+}
+
+impl Group {
+    fn new(name: &str, text: &'static str, target: &Target<'_>) -> Group {
+        let name = if target.label.is_empty() { name.to_string() } else { format!("{name} ({})", target.label) };
+        Group { name, text, parent: target.parent, track: None }
+    }
+
+    /// Adds a counter track with its values.
+    fn draw(&mut self, model: &mut Model, name: &str, unit: Unit, text: &str, values: Vec<(u64, i64)>) {
+        let parent = match self.track {
+            Some(track) => track,
+            None => model.track(self.parent, &self.name, self.text),
+        };
+        self.track = Some(parent);
+        let track = model.counter(parent, name, unit, text);
+        model.points.extend(values.into_iter().map(|(at, value)| Point { track, at, value }));
     }
 }
 
@@ -134,57 +150,64 @@ fn drawable(unit: Unit, value: &Scalar) -> Result<i64, Option<String>> {
     }
 }
 
-fn level(model: &mut Model, component: &Component, path: &Arc<str>, field: Option<&Field>, parent: u64, target: &Target<'_>) {
+fn level(model: &mut Model, component: &Component, path: &str, field: Option<&Field>, group: &mut Group, target: &Target<'_>) {
     let (unit, description) = describe(field);
     let unit = unit_by_name(path, unit);
-    let mut track = None;
+    let mut values = Vec::new();
+    let mut large = false;
     for record in &component.records {
-        let (Some(value), Some(at)) = (record.values.get(path), record.host_elapsed_ns) else { continue };
+        let (Some(value), Some(at)) = (record.values.get(path), record.at(target.clock)) else { continue };
         let at = target.shift.at(at);
         match drawable(unit, value) {
-            Ok(value) => {
-                let track = *track.get_or_insert_with(|| model.counter(parent, short(path), unit, &description));
-                model.points.push(super::model::Point { track, at, value });
+            Ok(value) => values.push((at, value)),
+            Err(Some(shown)) => {
+                large = true;
+                too_large(model, path, &shown, at);
             }
-            Err(Some(shown)) => too_large(model, path, &shown, at, target),
             Err(None) => {}
         }
     }
+    if values.is_empty() {
+        return;
+    }
+    if values.iter().all(|(_, value)| *value == 0) && !large {
+        return model.constant_zero.push(short(path).to_string());
+    }
+    group.draw(model, short(path), unit, &description, values);
 }
 
-fn too_large(model: &mut Model, path: &str, shown: &str, at: u64, target: &Target<'_>) {
+fn too_large(model: &mut Model, path: &str, shown: &str, at: u64) {
     let notes = vec![model.text("value", shown), model.text("field", path)];
-    model.instant(target.quality, at, "value above 2^63-1", notes);
+    model.doubt(at, "value above 2^63-1", notes);
 }
 
-fn counter(model: &mut Model, component: &Component, path: &Arc<str>, field: Option<&Field>, parent: u64, target: &Target<'_>) {
-    level(model, component, path, field, parent, target);
+/// The derived track below a counter: what each step added. Left out where no step added anything.
+fn added(model: &mut Model, component: &Component, path: &str, field: Option<&Field>, group: &mut Group, target: &Target<'_>) {
     let (unit, _) = describe(field);
-    let mut track = None;
+    let mut values = Vec::new();
     for pair in component.records.windows(2) {
         let [before, after] = pair else { continue };
-        let (Some(at), Some(step)) = (after.host_elapsed_ns, after.step) else { continue };
+        let (Some(at), Some(step)) = (after.at(target.clock), after.step) else { continue };
         let at = target.shift.at(at);
         let difference = match delta::subtract(before.values.get(path), after.values.get(path)) {
             Delta::Whole(difference) if delta::consecutive(before, after) => Scalar::U64(difference),
             Delta::Fraction(difference) if delta::consecutive(before, after) => Scalar::F64(difference),
             Delta::Reset => {
                 let notes = vec![model.text("field", path), model.number("step", step)];
-                model.instant(target.quality, at, "counter reset", notes);
+                model.doubt(at, "counter reset", notes);
                 continue;
             }
             // A delta over missing steps is not one step's.
             Delta::Whole(_) | Delta::Fraction(_) | Delta::Unavailable => continue,
         };
         match drawable(unit, &difference) {
-            Ok(value) => {
-                let name = format!("{}, added by the step", short(path));
-                let text = "Derived: the difference to the record before.";
-                let track = *track.get_or_insert_with(|| model.counter(parent, &name, unit, text));
-                model.points.push(super::model::Point { track, at, value });
-            }
-            Err(Some(shown)) => too_large(model, path, &shown, at, target),
+            Ok(value) => values.push((at, value)),
+            Err(Some(shown)) => too_large(model, path, &shown, at),
             Err(None) => {}
         }
+    }
+    if values.iter().any(|(_, value)| *value != 0) {
+        let name = format!("{}, added by the step", short(path));
+        group.draw(model, &name, unit, "Derived: the difference to the record before.", values);
     }
 }

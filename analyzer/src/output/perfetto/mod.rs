@@ -14,14 +14,15 @@ mod order;
 #[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
 #[rustfmt::skip]
 #[path = "perfetto.protos.rs"]
-mod protos;
+pub(crate) mod protos;
 mod stream;
 mod writer;
 
+use crate::analysis::{self, alignment, alignment::Key};
 use crate::error::Error;
-use crate::run::{Component, Run};
-use clocks::{Clocks, Key};
-use ddo_schemas::{Finding, Severity};
+use crate::run::{Component, Run, shorten};
+use clocks::{Clocks, ORIGIN};
+use ddo_schemas::Finding;
 use model::Model;
 use std::io::Write;
 
@@ -74,76 +75,95 @@ fn build(run: &Run, clocks: &Clocks, options: &TraceOptions) -> Model {
     let mut model = Model::default();
     let labels = run.manifest.iter().flat_map(|manifest| &manifest.labels).map(|(key, value)| format!("{key}={value}"));
     let process = model.process(&run.name, labels.collect());
-    let root = model.track(process, "DDO", "What this run recorded about its offloaded components.");
-    let mut parents = Vec::new();
-    for component in &run.components {
-        let one = run.components.len() == 1;
-        parents.push(if one { root } else { model.track(root, &component.name, "One attached component.") });
+    let root = model.root(process, "DDO", "What this run recorded about its offloaded components.");
+    // The order of the groups is the one in which a reader asks: steps, streams, memory, then single numbers.
+    let one = run.components.len() == 1;
+    for (at, component) in run.components.iter().enumerate() {
+        let parent = if one { root } else { model.track(root, &component.name, "One attached component.") };
+        let journal = journal_target(component, at, parent, clocks);
+        if let Some(target) = &journal {
+            journal::steps(&mut model, component, target);
+        }
+        timelines(&mut model, component, at, parent, clocks, options);
+        if one {
+            memory(&mut model, run, root, clocks);
+        }
+        if let Some(target) = &journal {
+            journal::values(&mut model, component, target);
+        }
     }
-    // Described before the groups refer to it, and shown last.
-    let quality = model.last_track(root, "data quality", "What is missing, failed or doubtful. Never a duration.");
-    for (at, (component, parent)) in run.components.iter().zip(&parents).enumerate() {
-        draw_component(&mut model, component, at, *parent, quality, clocks, options);
+    if !one {
+        memory(&mut model, run, root, clocks);
     }
-    if let Some(shift) = clocks.shift(Key::Memory) {
-        host_memory::draw(&mut model, &run.memory, root, quality, shift, clocks.label(Key::Memory));
-    }
-    facts(&mut model, run, clocks, quality);
+    facts(&mut model, run, clocks, root);
     model
 }
 
-fn draw_component(
-    model: &mut Model,
-    component: &Component,
-    at: usize,
-    parent: u64,
-    quality: u64,
-    clocks: &Clocks,
-    options: &TraceOptions,
-) {
-    let journal_shift = clocks.shift(Key::Journal(at));
-    let journal = journal_shift.map(|shift| journal::Target { parent, quality, shift, label: clocks.label(Key::Journal(at)) });
-    if let Some(target) = &journal {
-        journal::steps(model, component, target);
+fn memory(model: &mut Model, run: &Run, root: u64, clocks: &Clocks) {
+    if let Some(shift) = clocks.shift(Key::Memory) {
+        host_memory::draw(model, &run.memory, root, shift, clocks.label(Key::Memory));
     }
-    let timelines = clocks::timelines(component);
-    for (report, timeline) in &timelines {
-        let key = Key::Timeline(at, *report);
-        let Some(shift) = clocks.shift(key) else { continue };
-        let file = component.reports.get(*report).map_or("timeline", |report| report.short_name());
-        let mut words = Vec::new();
-        if timelines.len() > 1 {
-            words.push(file);
-        }
-        if !clocks.label(key).is_empty() {
-            words.push(clocks.label(key));
-        }
-        let suffix = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
-        let description = format!("Native windows of {file} on the clock `{}`.", timeline.recorded.clock);
-        let group = model.track(parent, &format!("GPU stream windows{suffix}"), &description);
-        let target = stream::Target { parent: group, quality, shift, id: format!("{at}/{report}") };
+}
+
+fn journal_target<'a>(component: &Component, at: usize, parent: u64, clocks: &Clocks) -> Option<journal::Target<'a>> {
+    let shift = clocks.shift(Key::Journal(at))?;
+    Some(journal::Target { parent, clock: component.record_clock(), shift, label: clocks.label(Key::Journal(at)) })
+}
+
+fn timelines(model: &mut Model, component: &Component, at: usize, parent: u64, clocks: &Clocks, options: &TraceOptions) {
+    let timelines = alignment::timelines(component);
+    let several = timelines.len() > 1;
+    let placed: Vec<_> = timelines
+        .into_iter()
+        .filter_map(|(report, timeline)| {
+            let key = Key::Timeline(at, report);
+            let file = component.reports.get(report).map_or("timeline", |report| report.short_name());
+            Some((report, timeline, clocks.shift(key)?, clocks.label(key), file))
+        })
+        .collect();
+    let name = |what: &str, first: &str, label: &str, file: &str| {
+        let words = [first, label, if several { file } else { "" }];
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        format!("{what} ({})", words.join(", "))
+    };
+    for (_, timeline, shift, label, file) in &placed {
+        stream::steps(model, timeline, parent, &name("steps", "between markers", label, file), *shift);
+    }
+    for (report, timeline, shift, label, file) in &placed {
+        let clock = match timeline.recorded.clock.as_str() {
+            "cuda_event" => "device",
+            "host_stream" => "host driver",
+            other => other,
+        };
+        let description = format!("Native windows of {file} on the clock `{}`.", shorten(&timeline.recorded.clock));
+        let group = model.track(parent, &name("stream windows", clock, label, file), &description);
+        let target = stream::Target { parent: group, shift: *shift, id: format!("{at}/{report}") };
         stream::draw(model, timeline, &target, options);
-    }
-    if let Some(target) = &journal {
-        journal::values(model, component, target);
     }
 }
 
 /// What holds for the whole trace: as attributes for queries, and as an instant for eyes.
-fn facts(model: &mut Model, run: &Run, clocks: &Clocks, quality: u64) {
+fn facts(model: &mut Model, run: &Run, clocks: &Clocks, root: u64) {
     let mut facts = vec![("ddo.run".to_string(), run.name.clone())];
     if let Some(shift) = clocks.monotonic_shift_ns {
         facts.push(("ddo.shift_ns".into(), shift.to_string()));
     }
     for (key, shift) in clocks.all() {
         let name = match key {
-            Key::Journal(at) => format!("journal.{at}"),
-            Key::Timeline(at, report) => format!("timeline.{at}.{report}"),
-            Key::Memory => "memory".into(),
+            Key::Journal(at) => format!("ddo.journal.{at}"),
+            Key::Timeline(at, report) => format!("ddo.timeline.{at}.{report}"),
+            Key::Memory => "ddo.memory".into(),
         };
-        facts.push((format!("ddo.{name}.offset_ns"), shift.offset_ns.to_string()));
-        let alignment = shift.uncertainty_ns.map_or_else(|| "unaligned".into(), |width| format!("aligned within {width} ns"));
-        facts.push((format!("ddo.{name}.alignment"), alignment));
+        facts.push((format!("{name}.offset_ns"), shift.offset_ns.to_string()));
+        let alignment = match shift.interval_ns {
+            None => "unaligned",
+            Some(0) => "host monotonic clock",
+            Some(_) => "host monotonic clock, by the middle of the host interval around the epoch",
+        };
+        facts.push((format!("{name}.alignment"), alignment.into()));
+        if let Some(interval) = shift.interval_ns {
+            facts.push((format!("{name}.alignment_interval_ns"), interval.to_string()));
+        }
     }
     for (at, component) in run.components.iter().enumerate() {
         for (report, loaded) in component.reports.iter().enumerate() {
@@ -152,20 +172,27 @@ fn facts(model: &mut Model, run: &Run, clocks: &Clocks, quality: u64) {
             }
         }
     }
-    let notes = facts.iter().map(|(key, value)| model.text(key, value)).collect();
-    model.instant(quality, 1, "origin of the axis", notes);
-    model.attributes = facts;
-    for finding in run.findings.iter().filter(|finding| finding.severity > Severity::Note && !has_own_instant(finding)) {
-        let notes = vec![model.text("where", &finding.place), model.text("text", &finding.text)];
-        model.instant(quality, 1, &finding.code, notes);
+    facts.push(("ddo.constant_zero_tracks".into(), model.constant_zero.len().to_string()));
+    if !model.constant_zero.is_empty() {
+        facts.push(("ddo.constant_zero_fields".into(), model.constant_zero.join(" ")));
     }
+    for finding in analysis::findings(run).iter().filter(|finding| analysis::is_serious(finding) && !has_own_instant(finding)) {
+        let notes = vec![model.text("where", &finding.place), model.text("text", &finding.text)];
+        model.doubt(ORIGIN, &finding.code, notes);
+    }
+    let notes = facts.iter().map(|(key, value)| model.text(key, value)).collect();
+    let about =
+        model.track(root, "about this trace", "Facts for the whole trace; click the instant. The same as its attributes.");
+    model.instant(about, ORIGIN, "origin of the axis", "about", notes);
+    model.attributes = facts;
 }
 
 /// Findings that are drawn where they happened.
 fn has_own_instant(finding: &Finding) -> bool {
     matches!(
         finding.code.as_str(),
-        "journal_step_missing"
+        "counter_reset"
+            | "journal_step_missing"
             | "timeline_truncated"
             | "timeline_pending"
             | "timeline_samples_failed"
@@ -190,4 +217,4 @@ pub fn encode_slices(count: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,7 @@ use super::protos::{
     CounterDescriptor, ProcessDescriptor, TrackDescriptor, counter_descriptor,
     track_descriptor::{self, ChildTracksOrdering, SiblingMergeBehavior},
 };
-use crate::text::shorten;
+use crate::run::shorten;
 use ddo_schemas::Unit;
 use std::collections::HashMap;
 
@@ -123,6 +123,11 @@ pub(super) struct Model {
     pub(super) attributes: Vec<(String, String)>,
     /// Arrows.
     pub(super) flows: u64,
+    /// Fields that are zero in every record, whose tracks were left out.
+    pub(super) constant_zero: Vec<String>,
+    /// Parent of the data quality track.
+    home: u64,
+    quality: Option<u64>,
 }
 
 impl Model {
@@ -142,7 +147,11 @@ impl Model {
 
     /// The process that stands for the run.
     pub(super) fn process(&mut self, name: &str, labels: Vec<String>) -> u64 {
-        let process = ProcessDescriptor { pid: Some(1), process_name: Some(shorten(name)), process_labels: labels };
+        let process = ProcessDescriptor {
+            pid: Some(1),
+            process_name: Some(shorten(name)),
+            process_labels: labels.iter().map(|label| shorten(label)).collect(),
+        };
         self.add(TrackDescriptor { process: Some(process), ..TrackDescriptor::default() })
     }
 
@@ -153,11 +162,25 @@ impl Model {
         self.add(track)
     }
 
-    /// A plain track that stands after all other children of its parent.
-    pub(super) fn last_track(&mut self, parent: u64, name: &str, description: &str) -> u64 {
-        let mut track = self.child(parent, name, description);
-        track.sibling_order_rank = Some(i32::MAX);
-        self.add(track)
+    /// The track under which everything of the run hangs.
+    pub(super) fn root(&mut self, process: u64, name: &str, description: &str) -> u64 {
+        self.home = self.track(process, name, description);
+        self.home
+    }
+
+    /// An instant on the data quality track, which exists from the first one on and stands before its siblings.
+    pub(super) fn doubt(&mut self, at: u64, name: &str, notes: Vec<(u64, Note)>) {
+        let track = match self.quality {
+            Some(track) => track,
+            None => {
+                let text = "What is missing, failed or doubtful. Never a duration.";
+                let mut track = self.child(self.home, "data quality", text);
+                track.sibling_order_rank = Some(0);
+                self.add(track)
+            }
+        };
+        self.quality = Some(track);
+        self.instant(track, at, name, "data_quality", notes);
     }
 
     /// One of several tracks that are shown as one because their slices straddle.
@@ -174,10 +197,8 @@ impl Model {
         match unit {
             Unit::Bytes => counter.set_unit(counter_descriptor::Unit::SizeBytes),
             Unit::Seconds => counter.set_unit(counter_descriptor::Unit::TimeNs),
-            other => {
-                counter.set_unit(counter_descriptor::Unit::Count);
-                counter.unit_name = Some(other.name().to_string());
-            }
+            // Readers show the name only where the unit is not one of theirs.
+            other => counter.unit_name = Some(other.name().to_string()),
         }
         let mut track = self.child(parent, name, description);
         track.counter = Some(counter);
@@ -205,9 +226,9 @@ impl Model {
     }
 
     /// Adds an instant.
-    pub(super) fn instant(&mut self, track: u64, at: u64, name: &str, notes: Vec<(u64, Note)>) {
+    pub(super) fn instant(&mut self, track: u64, at: u64, name: &str, category: &str, notes: Vec<(u64, Note)>) {
         let name = self.names.id(name);
-        let category = self.categories.id("data_quality");
+        let category = self.categories.id(category);
         self.instants.push(Instant { track, at, name, category, extra: Extra { notes, ..Extra::default() } });
     }
 }

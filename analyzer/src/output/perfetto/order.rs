@@ -63,8 +63,8 @@ pub(super) fn packets(model: &Model) -> Vec<Packet> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Extra, Slice};
     use super::*;
+    use crate::output::perfetto::model::{Extra, Slice};
 
     fn slice(start: u64, end: u64, depth: usize) -> Slice {
         Slice { track: 1, start, end, depth, name: 1, category: 1, rank: 0, extra: Extra::default() }

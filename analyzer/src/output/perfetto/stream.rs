@@ -5,13 +5,12 @@
 //! the timeline names, and never point backwards.
 
 use super::TraceOptions;
-use super::clocks::Shift;
+use super::clocks::{ORIGIN, Shift};
 use super::lanes;
 use super::model::{Extra, Model, Note, Slice};
 use super::order::{Key, begin_key};
 use crate::run::{Timeline, Window, WindowState};
 use ddo_schemas::timeline::{END_MARKER, SampleKind};
-
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds in the order in which their tracks stand, and in which slices that start together are written.
@@ -23,15 +22,10 @@ const KINDS: [SampleKind; 5] = [
     SampleKind::ExecutionUnitWindow,
 ];
 
-/// The timeline's own origin, where instants go when nothing in it has a time.
-const EPOCH: i64 = 0;
-
 /// Where the windows of one timeline go.
 pub(super) struct Target {
     /// The group's track.
     pub(super) parent: u64,
-    /// The data quality track.
-    pub(super) quality: u64,
     /// The timeline's clock.
     pub(super) shift: Shift,
     /// A word that no other timeline of the trace has.
@@ -40,7 +34,6 @@ pub(super) struct Target {
 
 /// Draws a timeline.
 pub(super) fn draw(model: &mut Model, timeline: &Timeline, target: &Target, options: &TraceOptions) {
-    steps(model, timeline, target);
     let mut streams: BTreeMap<u64, Vec<&Window>> = BTreeMap::new();
     for window in &timeline.windows {
         if window.times().is_some() {
@@ -52,8 +45,7 @@ pub(super) fn draw(model: &mut Model, timeline: &Timeline, target: &Target, opti
     dropped(model, timeline, target);
     let mut drawn = Vec::new();
     for (stream, windows) in &streams {
-        let host = timeline.recorded.clock == "host_stream";
-        let name = if host { format!("stream {stream} (host driver)") } else { format!("stream {stream}") };
+        let name = stream_name(*stream, windows);
         let group = model.track(target.parent, &name, "Windows between two markers on this stream; no engine activity.");
         for kind in KINDS {
             let of_kind: Vec<&Window> = windows.iter().copied().filter(|window| window.kind == kind).collect();
@@ -64,6 +56,17 @@ pub(super) fn draw(model: &mut Model, timeline: &Timeline, target: &Target, opti
         }
     }
     flows(model, timeline, &drawn);
+}
+
+/// Names a stream by its handle and by what its windows prove that it carries.
+fn stream_name(stream: u64, windows: &[&Window]) -> String {
+    let carries = |kind: SampleKind| windows.iter().any(|window| window.kind == kind);
+    match (carries(SampleKind::UploadBatchWindow), carries(SampleKind::ExecutionUnitWindow)) {
+        (true, false) => format!("stream {stream} (uploads)"),
+        (false, true) => format!("stream {stream} (compute)"),
+        (true, true) => format!("stream {stream} (compute and uploads)"),
+        (false, false) => format!("stream {stream}"),
+    }
 }
 
 /// Draws the windows of one kind on one stream; returns the position of each window's slice.
@@ -140,8 +143,8 @@ fn kind_description(kind: SampleKind) -> &'static str {
     }
 }
 
-/// Steps between consecutive complete markers, on the stream's clock.
-fn steps(model: &mut Model, timeline: &Timeline, target: &Target) {
+/// Draws the steps between consecutive complete markers, on the stream's clock.
+pub(super) fn steps(model: &mut Model, timeline: &Timeline, parent: u64, name: &str, shift: Shift) {
     let markers: BTreeMap<u64, (i64, i64)> = timeline
         .windows
         .iter()
@@ -165,13 +168,13 @@ fn steps(model: &mut Model, timeline: &Timeline, target: &Target) {
     if slices.is_empty() {
         return;
     }
-    let track = model.track(target.parent, "steps (between markers)", "From one step marker to the next on the compute stream.");
+    let track = model.track(parent, name, "From one step marker to the next on the compute stream.");
     let category = model.categories.id("step");
     // Markers of one stream are in order, but only the recorded times prove it: lanes keep a broken order harmless.
     let places = lanes::assign(&slices.iter().map(|(_, start, end)| (*start, *end)).collect::<Vec<_>>());
     for ((name, start, end), place) in slices.into_iter().zip(places).filter(|(_, place)| place.lane == 0) {
         let name = model.names.id(&name);
-        let (start, end) = (target.shift.at(start), target.shift.at(end));
+        let (start, end) = (shift.at(start), shift.at(end));
         model.slices.push(Slice { track, start, end, depth: place.depth, name, category, rank: 0, extra: Extra::default() });
     }
 }
@@ -185,26 +188,30 @@ fn without_times(model: &mut Model, timeline: &Timeline, window: &Window, target
     };
     let mut notes = annotations(model, window);
     notes.push(model.text("name", &slice_name(timeline, window)));
-    notes.push(model.text("time", "not known; drawn at the start of its timeline"));
-    let at = target.shift.at(first_ns(timeline));
-    model.instant(target.quality, at, &format!("{word}: {}", window.kind.name()), notes);
+    let first = timeline.windows.iter().filter_map(Window::times).map(|(start, _)| start).min();
+    let at = stand_in(model, first, "start", target, &mut notes);
+    model.doubt(at, &format!("{word}: {}", window.kind.name()), notes);
 }
 
 fn dropped(model: &mut Model, timeline: &Timeline, target: &Target) {
     if timeline.recorded.dropped == 0 {
         return;
     }
-    let at = timeline.windows.iter().filter_map(Window::times).map(|(_, end)| end).max().unwrap_or(EPOCH);
-    let notes = vec![
-        model.number("dropped", timeline.recorded.dropped),
-        model.number("capacity", timeline.recorded.capacity),
-        model.text("time", "not known; drawn at the end of its timeline"),
-    ];
-    model.instant(target.quality, target.shift.at(at), "dropped windows", notes);
+    let mut notes =
+        vec![model.number("dropped", timeline.recorded.dropped), model.number("capacity", timeline.recorded.capacity)];
+    let last = timeline.windows.iter().filter_map(Window::times).map(|(_, end)| end).max();
+    let at = stand_in(model, last, "end", target, &mut notes);
+    model.doubt(at, "dropped windows", notes);
 }
 
-fn first_ns(timeline: &Timeline) -> i64 {
-    timeline.windows.iter().filter_map(Window::times).map(|(start, _)| start).min().unwrap_or(EPOCH)
+/// Where something without a time is shown; the note says that it is not its time.
+fn stand_in(model: &mut Model, edge: Option<i64>, word: &str, target: &Target, notes: &mut Vec<(u64, Note)>) -> u64 {
+    let (at, place) = match edge {
+        Some(ns) => (target.shift.at(ns), format!("the {word} of its timeline")),
+        None => (ORIGIN, "the start of the trace".to_string()),
+    };
+    notes.push(model.text("time", &format!("not known; drawn at {place}")));
+    at
 }
 
 /// Arrows upload -> dependency -> execution, for units that the timeline names.

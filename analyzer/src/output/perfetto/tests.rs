@@ -1,8 +1,8 @@
 //! Whole traces, read back with the generated structs.
 
-use super::protos::{Trace, TracePacket, TrackEvent, trace_packet, track_event};
+use super::protos::{Trace, TracePacket, TrackEvent, trace_attributes, trace_packet, track_descriptor, track_event};
 use super::*;
-use crate::run::{Record, Scalar, Values};
+use crate::run::{LoadedReport, Record, Scalar, Timeline, Values};
 use ddo_schemas::timeline::{NativeTimeline, Sample, SampleKind, SampleStatus};
 use ddo_schemas::unit::{Nullable, Seconds};
 use prost::Message;
@@ -75,7 +75,7 @@ fn instant_names(trace: &Trace) -> Vec<String> {
 }
 
 /// Replays a trace as a reader does; returns the slices.
-fn replay(trace: &Trace) -> usize {
+pub(crate) fn replay(trace: &Trace) -> usize {
     let mut stacks: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let (mut last, mut slices) = (1, 0);
     for (packet, event) in events(trace) {
@@ -214,6 +214,7 @@ fn journal(values: &[Option<Scalar>]) -> Run {
         file: format!("{at}"),
         step: at.checked_sub(1).map(|step| step as u64),
         host_elapsed_ns: Some(at as i64 * 1_000),
+        observed_ns: None,
         values: value.iter().map(|value| ("runtime.vmm.copied_bytes".into(), value.clone())).collect::<Values>(),
     };
     let records = values.iter().enumerate().map(record).collect();
@@ -221,10 +222,7 @@ fn journal(values: &[Option<Scalar>]) -> Run {
 }
 
 fn points(trace: &Trace) -> Vec<(u64, i64)> {
-    let value = |event: &TrackEvent| match event.counter_value_field {
-        Some(track_event::CounterValueField::CounterValue(value)) => Some(value),
-        None => None,
-    };
+    let value = |event: &TrackEvent| event.counter_value_field.map(|track_event::CounterValueField::CounterValue(value)| value);
     events(trace).into_iter().filter_map(|(_, event)| Some((event.track_uuid(), value(event)?))).collect()
 }
 
@@ -245,4 +243,99 @@ fn unavailable_values_and_values_beyond_int64() {
     let (trace, _, _) = trace(&journal(&[whole(9_007_199_254_740_993), None, whole(u64::MAX)]), &TraceOptions::default());
     assert_eq!(points(&trace).into_iter().map(|(_, value)| value).collect::<Vec<_>>(), [9_007_199_254_740_993]);
     assert_eq!(instant_names(&trace), ["origin of the axis", "value above 2^63-1"]);
+}
+
+fn track_names(trace: &Trace) -> Vec<String> {
+    let mut tracks: Vec<(u64, i32, String)> = Vec::new();
+    for packet in &trace.packet {
+        if let Some(trace_packet::Data::TrackDescriptor(track)) = &packet.data
+            && let Some(track_descriptor::StaticOrDynamicName::Name(name)) = &track.static_or_dynamic_name
+        {
+            tracks.push((track.parent_uuid(), track.sibling_order_rank(), name.clone()));
+        }
+    }
+    tracks.sort();
+    tracks.into_iter().map(|(_, _, name)| name).collect()
+}
+
+fn attribute(trace: &Trace, wanted: &str) -> Option<String> {
+    let all = trace.packet.iter().find_map(|packet| match &packet.data {
+        Some(trace_packet::Data::TraceAttributes(all)) => Some(all),
+        _ => None,
+    })?;
+    let found = all.attribute.iter().find(|attribute| attribute.key() == wanted)?;
+    match found.value.as_ref()? {
+        trace_attributes::attribute::Value::LongValue(number) => Some(number.to_string()),
+        trace_attributes::attribute::Value::StringValue(text) => Some(text.clone()),
+    }
+}
+
+/// A run of which everything is on the host's monotonic clock.
+fn aligned() -> Run {
+    let mut run = journal(&[Some(Scalar::U64(0)), Some(Scalar::U64(5)), Some(Scalar::U64(9))]);
+    let component = &mut run.components[0];
+    for (record, observed) in component.records.iter_mut().zip([7_000_000_100, 7_000_000_200, 7_000_000_300]) {
+        record.observed_ns = Some(observed);
+        record.values.insert("runtime.vmm.fast_fault_failures".into(), Scalar::U64(0));
+        record.values.insert("runtime.vmm.resident_bytes".into(), Scalar::U64(64));
+    }
+    let mut recorded = timeline(vec![sample(1, 1, 2, SampleKind::UploadBatchWindow, 20e-9, 70e-9)], &[]);
+    recorded.epoch_host_before_seconds = Some(Seconds(7.000_000_090));
+    recorded.epoch_host_after_seconds = Some(Seconds(7.000_000_110));
+    let timeline = Some(Timeline::new(recorded));
+    component.reports.push(LoadedReport { file: "final.json".into(), timeline, ..LoadedReport::default() });
+    run
+}
+
+#[test]
+fn recorded_correlations_put_records_and_windows_on_one_axis() {
+    let (trace, _, stats) = trace(&aligned(), &TraceOptions::default());
+    assert_eq!(stats.shift_ns, Some(1 - 7_000_000_100));
+    let begins: Vec<u64> = events(&trace)
+        .into_iter()
+        .filter(|(_, event)| event.r#type() == track_event::Type::SliceBegin)
+        .map(|(packet, _)| packet.timestamp())
+        .collect();
+    assert_eq!(begins, [1, 21, 101], "step 0, the window 20 ns after the epoch, step 1");
+    assert_eq!(attribute(&trace, "ddo.timeline.0.0.alignment_interval_ns").as_deref(), Some("20"));
+    assert_eq!(attribute(&trace, "ddo.journal.0.alignment_interval_ns").as_deref(), Some("0"));
+    assert!(track_names(&trace).iter().all(|name| !name.contains("unaligned")));
+}
+
+#[test]
+fn one_record_without_its_time_leaves_the_journal_unaligned() {
+    let mut run = aligned();
+    run.components[0].records[1].observed_ns = None;
+    let (trace, _, _) = trace(&run, &TraceOptions::default());
+    assert!(track_names(&trace).contains(&"steps (host, unaligned)".to_string()));
+    assert_eq!(attribute(&trace, "ddo.journal.0.alignment").as_deref(), Some("unaligned"));
+}
+
+#[test]
+fn groups_stand_in_the_order_of_questions_and_zeros_are_counted_not_drawn() {
+    let mut run = aligned();
+    run.memory.push(
+        serde_json::from_value(
+            serde_json::json!({"schema_version": 1, "elapsed_seconds": 0.5, "rss_bytes": 7, "query_seconds": 0.0}),
+        )
+        .expect("a sample"),
+    );
+    let (first, _, _) = trace(&run, &TraceOptions::default());
+    let names = track_names(&first);
+    let at =
+        |wanted: &str| names.iter().position(|name| name.starts_with(wanted)).unwrap_or_else(|| panic!("{wanted} in {names:?}"));
+    let order =
+        ["DDO", "steps (host", "stream windows (host driver", "host memory", "gauges", "counters", "about this trace"].map(at);
+    assert!(order.is_sorted(), "{names:?}");
+    assert_eq!(at("copied_bytes, added by the step"), at("copied_bytes") + 1);
+    assert!(!names.iter().any(|name| name == "fast_fault_failures" || name == "data quality"), "{names:?}");
+    assert_eq!(attribute(&first, "ddo.constant_zero_tracks").as_deref(), Some("1"));
+    assert_eq!(attribute(&first, "ddo.constant_zero_fields").as_deref(), Some("fast_fault_failures"));
+    assert!(names.iter().any(|name| name == "resident_bytes"), "constant, but not zero");
+
+    run.findings.push(Finding::warning("not_sealed", "manifest.end.json", "is missing"));
+    let (second, _, _) = trace(&run, &TraceOptions::default());
+    let names = track_names(&second);
+    let at = |wanted: &str| names.iter().position(|name| name.starts_with(wanted));
+    assert!(at("data quality") < at("steps (host"), "what is doubtful comes first: {names:?}");
 }

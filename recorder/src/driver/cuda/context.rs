@@ -82,14 +82,16 @@ impl Context {
         // SAFETY: `version` is a valid place for one int.
         check(OPEN, "cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
         if version < MIN_CUDA_DRIVER_VERSION {
-            let detail = format!("the driver supports CUDA {}; at least {} is needed", dotted(version), dotted(MIN_CUDA_DRIVER_VERSION));
+            let detail =
+                format!("the driver supports CUDA {}; at least {} is needed", dotted(version), dotted(MIN_CUDA_DRIVER_VERSION));
             return Err(missing(OPEN, detail));
         }
         let mut count = 0;
         // SAFETY: `count` is a valid place for one int.
         check(OPEN, "cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
         let ordinal = i32::try_from(index).ok().filter(|ordinal| *ordinal < count);
-        let ordinal = ordinal.ok_or_else(|| invalid(OPEN, format!("device {index} was asked for; the number of devices is {count}")))?;
+        let ordinal =
+            ordinal.ok_or_else(|| invalid(OPEN, format!("device {index} was asked for; the number of devices is {count}")))?;
         let mut device = 0;
         // SAFETY: `device` is a valid place for one handle; the ordinal is below the count.
         check(OPEN, "cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;

@@ -59,7 +59,12 @@ impl Drop for Place<'_> {
     }
 }
 
-fn launch(driver: &CudaDriver, stream: StreamId, place: &Place<'_>, work: impl FnOnce(&CudaContext) -> Result<(), JobError> + Send + 'static) -> Option<String> {
+fn launch(
+    driver: &CudaDriver,
+    stream: StreamId,
+    place: &Place<'_>,
+    work: impl FnOnce(&CudaContext) -> Result<(), JobError> + Send + 'static,
+) -> Option<String> {
     let failures = Arc::new(JobFailures::default());
     let grants = vec![Grant::new(place.address, place.bytes)];
     let launch = Launch { job: Job::cuda(work), grants, unit: Arc::from("unit"), failures: Arc::clone(&failures) };
@@ -94,17 +99,22 @@ fn copies_from_registered_files_and_plain_memory_arrive_whole() {
     let bytes = noise((5 << 20) + 13, 1);
     let path = std::env::temp_dir().join(format!("ddo-cuda-{}", std::process::id()));
     std::fs::write(&path, &bytes).expect("written");
-    let mapped: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::new(SourceFile::open(&path).and_then(|file| file.map()).expect("mapped"));
+    let mapped: Arc<dyn AsRef<[u8]> + Send + Sync> =
+        Arc::new(SourceFile::open(&path).and_then(|file| file.map()).expect("mapped"));
     let half = |at: u64| HostBytes::new(Arc::clone(&mapped), at, (2 << 20).min(bytes.len() as u64 - at)).expect("inside");
     let stream = driver.stream_create(Priority::High).expect("a stream");
     // Registered in two neighbouring parts, with a third left as it is: one copy over all three is cut inside.
-    let registrations: Vec<_> = [half(0), half(2 << 20)].iter().filter_map(|part| driver.host_register(part, HostAccess::ReadOnly).ok()).collect();
+    let registrations: Vec<_> =
+        [half(0), half(2 << 20)].iter().filter_map(|part| driver.host_register(part, HostAccess::ReadOnly).ok()).collect();
     println!("{} of 2 parts of a read-only mapping were registered", registrations.len());
     assert_eq!(registrations.len() == 2, driver.facts().read_only_registration);
     let place = Place::new(&driver, bytes.len() as u64);
     let view = place.view(Dtype::U8, &[bytes.len() as u64], bytes.len() as u64);
     let event = driver.event_create(false).expect("an event");
-    for (index, source) in [HostBytes::new(Arc::clone(&mapped), 0, bytes.len() as u64).expect("whole"), host_bytes(bytes.clone())].into_iter().enumerate() {
+    for (index, source) in [HostBytes::new(Arc::clone(&mapped), 0, bytes.len() as u64).expect("whole"), host_bytes(bytes.clone())]
+        .into_iter()
+        .enumerate()
+    {
         driver.copy_to_device(place.address, source, stream).expect("queued");
         driver.event_record(event, stream).expect("recorded");
         assert!(driver.event_wait(event, Duration::from_secs(10)).expect("asked"), "a small copy ends");
@@ -170,13 +180,20 @@ fn misuse_is_an_error_with_its_call_and_leaves_nothing_sticky() {
 fn slow_work_is_waited_for_by_events_and_its_time_is_signed() {
     let Some(driver) = device() else { return };
     let kernels = Arc::new(Kernels::compile(&driver).expect("kernels"));
-    let (one, two) = (driver.stream_create(Priority::Normal).expect("a stream"), driver.stream_create(Priority::High).expect("a stream"));
-    let (begin, end, behind) = (driver.event_create(true).expect("event"), driver.event_create(true).expect("event"), driver.event_create(false).expect("event"));
+    let (one, two) =
+        (driver.stream_create(Priority::Normal).expect("a stream"), driver.stream_create(Priority::High).expect("a stream"));
+    let (begin, end, behind) = (
+        driver.event_create(true).expect("event"),
+        driver.event_create(true).expect("event"),
+        driver.event_create(false).expect("event"),
+    );
     driver.event_record(begin, one).expect("recorded");
     let failures = Arc::new(JobFailures::default());
     let spin = Arc::clone(&kernels);
     let job = Job::cuda(move |context| spin.spin(context, Duration::from_millis(100)));
-    driver.launch(one, Launch { job, grants: Vec::new(), unit: Arc::from("unit"), failures: Arc::clone(&failures) }).expect("queued");
+    driver
+        .launch(one, Launch { job, grants: Vec::new(), unit: Arc::from("unit"), failures: Arc::clone(&failures) })
+        .expect("queued");
     driver.event_record(end, one).expect("recorded");
     driver.stream_wait_event(two, end).expect("queued");
     driver.event_record(behind, two).expect("recorded");
@@ -206,7 +223,8 @@ fn a_job_that_fails_panics_or_reaches_outside_its_grants_is_a_failure_of_its_uni
 #[test]
 fn a_linear_layer_is_right_and_the_same_wherever_its_weights_lie() {
     let Some(driver) = device() else { return };
-    let (gemm, kernels) = (Arc::new(Gemm::open(&driver).expect("the library")), Arc::new(Kernels::compile(&driver).expect("kernels")));
+    let (gemm, kernels) =
+        (Arc::new(Gemm::open(&driver).expect("the library")), Arc::new(Kernels::compile(&driver).expect("kernels")));
     let shape = GemmShape { m: 24, n: 96, k: 160 };
     let stream = driver.stream_create(Priority::Normal).expect("a stream");
     let mut rng = fastrand::Rng::with_seed(3);
@@ -243,7 +261,8 @@ fn a_linear_layer_is_right_and_the_same_wherever_its_weights_lie() {
         }
     }
     let narrow = GemmShape { k: 161, ..shape };
-    let (gemm, view) = (Arc::clone(&gemm), View::new(places[0].address, Dtype::Bf16, &[shape.n, shape.k], bytes).expect("a view"));
+    let (gemm, view) =
+        (Arc::clone(&gemm), View::new(places[0].address, Dtype::Bf16, &[shape.n, shape.k], bytes).expect("a view"));
     let refused = launch(&driver, stream, &places[0], move |context| gemm.linear_bf16(context, &from, &view, &to, narrow, 1.0));
     assert_eq!(refused, Some("gemm: the weights are BF16 [96, 160]; BF16 [96, 161] is needed".into()));
 }

@@ -5,7 +5,9 @@
 
 #![allow(unsafe_code)]
 
-use super::super::{DeviceAddress, DriverErrorKind, DriverError, DriverResult, HostAccess, HostBytes, MemoryInfo, PhysicalId, RegistrationId};
+use super::super::{
+    DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostAccess, HostBytes, MemoryInfo, PhysicalId, RegistrationId,
+};
 use super::context::Context;
 use super::error::{check, invalid};
 use super::handle::Stream;
@@ -42,7 +44,12 @@ fn properties(context: &Context) -> CUmemAllocationProp {
         requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
         location: location(context),
         win32HandleMetaData: std::ptr::null_mut(),
-        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 { compressionType: 0, gpuDirectRDMACapable: 0, usage: 0, reserved: [0; 4] },
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
     }
 }
 
@@ -134,7 +141,10 @@ impl Memory {
     pub(super) fn set_access(&self, address: DeviceAddress, bytes: u64) -> DriverResult<()> {
         self.context.make_current("memory_set_access")?;
         let whole = size("memory_set_access", bytes)?;
-        let access = CUmemAccessDesc { location: location(&self.context), flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+        let access = CUmemAccessDesc {
+            location: location(&self.context),
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
         // SAFETY: `access` is one live descriptor, as the count says; CUDA refuses addresses that are not mapped.
         let answer = unsafe { sys::cuMemSetAccess(address.0, whole, &access, 1) };
         check("memory_set_access", "cuMemSetAccess", answer)?;
@@ -201,6 +211,8 @@ impl Memory {
     pub(super) fn copy(&self, to: DeviceAddress, from: HostBytes, stream: &Stream) -> DriverResult<()> {
         let call = "copy_to_device";
         let (start, bytes) = (from.as_slice().as_ptr() as usize, from.bytes());
+        let owner =
+            from.owner_address().ok_or_else(|| invalid(call, format!("{bytes} source bytes are only counted, not there")))?;
         let pieces = {
             let state = self.state();
             if !state.ledger.accessible(to.0, bytes) {
@@ -210,7 +222,7 @@ impl Memory {
         };
         // Held until everything is queued, so that a point recorded by another thread lies before or behind all of it.
         let mut leases = stream.leases();
-        leases.hold(from.owner_address(), || Box::new(from));
+        leases.hold(owner, || Box::new(from));
         for (at, length) in pieces {
             let target = to.0 + (at - start) as u64;
             // SAFETY: source bytes lie inside `from`, whose owner the stream's leases keep until the copy has run; the target
@@ -219,6 +231,22 @@ impl Memory {
             check(call, "cuMemcpyHtoDAsync_v2", answer)?;
         }
         Ok(())
+    }
+
+    /// Copies device memory out; the caller has synchronised the context.
+    pub(super) fn read(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        let call = "read_device";
+        if !self.state().ledger.accessible(from.0, bytes) {
+            return Err(invalid(call, format!("{bytes} bytes at {:#x} are not mapped with access", from.0)));
+        }
+        self.context.make_current(call)?;
+        let mut read = vec![0u8; size(call, bytes)?];
+        if bytes > 0 {
+            // SAFETY: the target has this length; the source is mapped with access; the call returns when the bytes are there.
+            let answer = unsafe { sys::cuMemcpyDtoH_v2(read.as_mut_ptr().cast(), from.0, read.len()) };
+            check(call, "cuMemcpyDtoH_v2", answer)?;
+        }
+        Ok(read)
     }
 
     /// Ends every registration of an idle device; leaves their bytes alone for good otherwise.

@@ -303,6 +303,11 @@ impl Driver for CudaDriver {
         self.memory.copy(to, from, &stream)
     }
 
+    fn read_device(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        self.context_synchronize()?;
+        self.memory.read(from, bytes)
+    }
+
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {
         let stream = self.stream("launch", stream)?;
         if !matches!(launch.job, Job::Cuda(_)) {

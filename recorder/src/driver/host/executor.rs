@@ -1,11 +1,11 @@
 //! What all executors share: changing and reading the machine, and waiting for it.
 
-use super::super::{DriverResult, EventId, Priority, StreamId};
 use super::HostMode;
 use super::machine::Machine;
 use super::memory::HostMemory;
 use super::stepped::Stepped;
 use super::threaded::Threaded;
+use crate::driver::{DriverResult, EventId, Priority, StreamId};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! and says when it is finished. A threaded executor uses one worker a stream; a stepped one can pick any ready
 //! stream and give virtual times.
 
-use super::super::{DeviceAddress, DriverError, DriverErrorKind, DriverResult, EventId, HostBytes, Launch, StreamId};
+use crate::driver::{DeviceAddress, DriverError, DriverErrorKind, DriverResult, EventId, HostBytes, Launch, StreamId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// One operation of a stream.

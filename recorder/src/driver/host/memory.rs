@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::super::{DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostContext, MemoryInfo, PhysicalId};
+use crate::driver::{DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostContext, MemoryInfo, PhysicalId};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::collections::BTreeMap;
@@ -59,11 +59,30 @@ struct State {
 /// Device memory.
 #[derive(Debug)]
 pub(super) struct HostMemory {
-    file: OwnedFd,
+    /// `None` when memory is only counted.
+    file: Option<OwnedFd>,
     page_bytes: u64,
     total_bytes: u64,
     mapping_limit: u64,
     state: Mutex<State>,
+}
+
+/// First address of memory that is only counted: outside what a process can map.
+const UNBACKED_BASE: u64 = 1 << 48;
+
+/// Reserves addresses and makes the file long enough for them.
+fn reserve_backed(file: &OwnedFd, length: usize, file_end: u64) -> DriverResult<u64> {
+    // SAFETY: a new inaccessible mapping at an address that the kernel chooses aliases no Rust object.
+    let address = unsafe {
+        rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
+    }
+    .map_err(system("address_reserve"))?;
+    if let Err(errno) = rustix::fs::ftruncate(file, file_end) {
+        // SAFETY: the range was mapped just above and nothing refers to it yet.
+        let _ = unsafe { rustix::mm::munmap(address, length) };
+        return Err(system("address_reserve")(errno));
+    }
+    Ok(address as usize as u64)
 }
 
 fn invalid(call: &'static str, detail: impl Display) -> DriverError {
@@ -145,7 +164,17 @@ impl State {
 impl HostMemory {
     pub(super) fn new(page_bytes: u64, total_bytes: u64, mapping_limit: u64) -> DriverResult<HostMemory> {
         let file = rustix::fs::memfd_create("ddo-device", MemfdFlags::CLOEXEC).map_err(system("host_open"))?;
-        Ok(HostMemory { file, page_bytes, total_bytes, mapping_limit, state: Mutex::default() })
+        Ok(HostMemory { file: Some(file), page_bytes, total_bytes, mapping_limit, state: Mutex::default() })
+    }
+
+    /// Memory that is only counted: every rule holds, no byte exists.
+    pub(super) fn unbacked(page_bytes: u64, total_bytes: u64) -> HostMemory {
+        HostMemory { file: None, page_bytes, total_bytes, mapping_limit: u64::MAX, state: Mutex::default() }
+    }
+
+    /// True when memory holds bytes.
+    pub(super) fn is_backed(&self) -> bool {
+        self.file.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -174,17 +203,11 @@ impl HostMemory {
         let mut state = self.lock();
         let file_offset = state.file_bytes;
         let file_end = file_offset.checked_add(bytes).ok_or_else(|| invalid("address_reserve", "the file would overflow"))?;
-        // SAFETY: a new inaccessible mapping at an address that the kernel chooses aliases no Rust object.
-        let address = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
-        }
-        .map_err(system("address_reserve"))?;
-        let address = address as usize as u64;
-        if let Err(errno) = rustix::fs::ftruncate(&self.file, file_end) {
-            // SAFETY: the range was mapped just above and nothing refers to it yet.
-            let _ = unsafe { rustix::mm::munmap(pointer(address), length) };
-            return Err(system("address_reserve")(errno));
-        }
+        let address = match &self.file {
+            Some(file) => reserve_backed(file, length, file_end)?,
+            // Addresses that no mapping of a process ever has, one page apart so that neighbours never merge.
+            None => UNBACKED_BASE + file_offset + state.reservations.len() as u64 * self.page_bytes,
+        };
         state.file_bytes = file_end;
         state.reservations.insert(address, Reservation { bytes, file_offset });
         Ok(DeviceAddress(address))
@@ -199,8 +222,10 @@ impl HostMemory {
         if state.overlaps(address.0, bytes) {
             return Err(invalid("address_free", format!("memory is still mapped in {bytes} bytes at {:#x}", address.0)));
         }
-        // SAFETY: the range is a whole reservation of ours without mappings, so no view into it is alive.
-        unsafe { rustix::mm::munmap(pointer(address.0), bytes as usize) }.map_err(system("address_free"))?;
+        if self.is_backed() {
+            // SAFETY: the range is a whole reservation of ours without mappings, so no view into it is alive.
+            unsafe { rustix::mm::munmap(pointer(address.0), bytes as usize) }.map_err(system("address_free"))?;
+        }
         state.reservations.remove(&address.0);
         Ok(())
     }
@@ -245,13 +270,15 @@ impl HostMemory {
             let detail = format!("{after} mappings would be needed, the limit is {} (vm.max_map_count)", self.mapping_limit);
             return Err(DriverError::new(call, DriverErrorKind::MappingLimit, detail));
         }
-        // SAFETY: the range lies inside a reservation of ours and holds no mapping, so replacing its inaccessible
-        // placeholder touches no memory that anything refers to.
-        unsafe {
-            let flags = MapFlags::SHARED | MapFlags::FIXED;
-            rustix::mm::mmap(pointer(address.0), bytes as usize, ProtFlags::empty(), flags, &self.file, offset)
+        if let Some(file) = &self.file {
+            // SAFETY: the range lies inside a reservation of ours and holds no mapping, so replacing its inaccessible
+            // placeholder touches no memory that anything refers to.
+            unsafe {
+                let flags = MapFlags::SHARED | MapFlags::FIXED;
+                rustix::mm::mmap(pointer(address.0), bytes as usize, ProtFlags::empty(), flags, file, offset)
+            }
+            .map_err(system(call))?;
         }
-        .map_err(system(call))?;
         state.taken.insert(offset, bytes);
         state.insert(address.0, Mapping { bytes, file_offset: offset, physical: id, accessible: false });
         if let Some(physical) = state.physical.get_mut(&id) {
@@ -263,7 +290,9 @@ impl HostMemory {
 
     fn extend_file(&self, state: &mut State, bytes: u64) -> DriverResult<u64> {
         let offset = state.file_bytes;
-        rustix::fs::ftruncate(&self.file, offset + bytes).map_err(system("memory_map"))?;
+        if let Some(file) = &self.file {
+            rustix::fs::ftruncate(file, offset + bytes).map_err(system("memory_map"))?;
+        }
         state.file_bytes = offset + bytes;
         Ok(offset)
     }
@@ -272,9 +301,11 @@ impl HostMemory {
         let call = "memory_set_access";
         let mut state = self.lock();
         let starts = state.covering(call, address.0, bytes)?;
-        // SAFETY: the range consists of whole mappings of ours; making them accessible invalidates nothing.
-        unsafe { rustix::mm::mprotect(pointer(address.0), bytes as usize, MprotectFlags::READ | MprotectFlags::WRITE) }
-            .map_err(system(call))?;
+        if self.is_backed() {
+            // SAFETY: the range consists of whole mappings of ours; making them accessible invalidates nothing.
+            unsafe { rustix::mm::mprotect(pointer(address.0), bytes as usize, MprotectFlags::READ | MprotectFlags::WRITE) }
+                .map_err(system(call))?;
+        }
         for start in starts {
             if let Some(mut mapping) = state.remove(start) {
                 mapping.accessible = true;
@@ -288,13 +319,15 @@ impl HostMemory {
         let call = "memory_unmap";
         let mut state = self.lock();
         let starts = state.covering(call, address.0, bytes)?;
-        // SAFETY: the range consists of whole mappings of ours; the session unmaps only what nobody has pinned, and a
-        // later touch is a fault by design. The placeholder keeps the addresses reserved.
-        unsafe {
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-            rustix::mm::mmap_anonymous(pointer(address.0), bytes as usize, ProtFlags::empty(), flags)
+        if self.is_backed() {
+            // SAFETY: the range consists of whole mappings of ours; the session unmaps only what nobody has pinned, and
+            // a later touch is a fault by design. The placeholder keeps the addresses reserved.
+            unsafe {
+                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+                rustix::mm::mmap_anonymous(pointer(address.0), bytes as usize, ProtFlags::empty(), flags)
+            }
+            .map_err(system(call))?;
         }
-        .map_err(system(call))?;
         for start in starts {
             let Some(mapping) = state.remove(start) else { continue };
             if let Some(physical) = state.physical.get_mut(&mapping.physical) {
@@ -321,8 +354,9 @@ impl HostMemory {
         state.used_bytes = state.used_bytes.saturating_sub(physical.bytes);
         let Some(offset) = physical.file_offset else { return Ok(()) };
         state.taken.remove(&offset);
+        let Some(file) = &self.file else { return Ok(()) };
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.file, flags, offset, physical.bytes).map_err(system("memory_release"))
+        rustix::fs::fallocate(file, flags, offset, physical.bytes).map_err(system("memory_release"))
     }
 
     /// Refuses a range that is not mapped and accessible at this moment.
@@ -340,8 +374,21 @@ impl HostMemory {
         Ok(())
     }
 
+    /// Copies device memory out; no work may be writing there.
+    pub(super) fn read(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        self.check_accessible("read_device", from, bytes)?;
+        if !self.is_backed() {
+            return Err(invalid("read_device", "device memory is only counted, it holds no bytes"));
+        }
+        let quiet = HostContext::new(Vec::new());
+        Ok(slice(from, bytes, &quiet).to_vec())
+    }
+
     /// Writes into device memory, as the copy engine would: an unmapped page is a fault.
     pub(super) fn write(&self, to: DeviceAddress, from: &[u8]) {
+        if !self.is_backed() {
+            return;
+        }
         // SAFETY: the destination was mapped and accessible when the copy was queued, and the session keeps it mapped
         // and unread until the copy's event has been passed; source and destination are different mappings.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.0 as usize as *mut u8, from.len()) };
@@ -351,6 +398,9 @@ impl HostMemory {
 impl Drop for HostMemory {
     /// Unmaps what nobody gave back: by now every worker and every session that held this memory is gone.
     fn drop(&mut self) {
+        if !self.is_backed() {
+            return;
+        }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for (address, reservation) in &state.reservations {
             // SAFETY: the range is a reservation of ours, and the last owner of this memory is being dropped.

@@ -19,19 +19,19 @@ mod registered;
 mod stepped;
 mod threaded;
 
+use super::job::CUDA_ONLY;
 use super::{
     DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostAccess, HostBytes,
     HostContext, Job, Launch, MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
 };
-use super::job::CUDA_ONLY;
-use crate::meter::Nanos;
 use crate::limits::{HOST_DEVICE_BYTES, HOST_PAGE_BYTES, SPARE_MAPPINGS};
+use crate::meter::Nanos;
+use executor::Executor;
 use machine::Op;
 use memory::HostMemory;
+use registered::Registered;
 use std::sync::Arc;
 use std::time::Duration;
-use executor::Executor;
-use registered::Registered;
 
 /// Who runs the streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub enum HostMode {
 pub struct HostOptions {
     /// Who runs the streams.
     pub mode: HostMode,
+    /// Whether device memory holds bytes. Without, everything is only counted: for simulations of sizes that no machine
+    /// has. Work cannot read it then.
+    pub backed: bool,
     /// Granularity of device memory, in bytes: a power of two and a multiple of the system's page size.
     pub page_bytes: u64,
     /// Device memory, in bytes.
@@ -72,6 +75,7 @@ impl Default for HostOptions {
     fn default() -> HostOptions {
         HostOptions {
             mode: HostMode::Threaded,
+            backed: true,
             page_bytes: HOST_PAGE_BYTES,
             device_bytes: HOST_DEVICE_BYTES,
             link_bytes_per_second: None,
@@ -107,7 +111,10 @@ impl HostDriver {
             return Err(invalid("link_bytes_per_second is 0; leave it out for an unlimited link".into()));
         }
         let limit = options.mapping_limit.unwrap_or_else(|| memory::kernel_mapping_limit().saturating_sub(SPARE_MAPPINGS));
-        let memory = Arc::new(HostMemory::new(options.page_bytes, options.device_bytes, limit)?);
+        let memory = Arc::new(match options.backed {
+            true => HostMemory::new(options.page_bytes, options.device_bytes, limit)?,
+            false => HostMemory::unbacked(options.page_bytes, options.device_bytes),
+        });
         let executor = Executor::new(options.mode, options.link_bytes_per_second, options.link_latency, Arc::clone(&memory));
         let registered = Registered::new(options.registration_limit_bytes);
         Ok(Arc::new(HostDriver { options, memory, executor, registered }))
@@ -232,7 +239,16 @@ impl Driver for HostDriver {
 
     fn copy_to_device(&self, to: DeviceAddress, from: HostBytes, stream: StreamId) -> DriverResult<()> {
         self.memory.check_accessible("copy_to_device", to, from.bytes())?;
+        if self.options.backed && !from.is_backed() {
+            let detail = format!("{} source bytes are only counted", from.bytes());
+            return Err(DriverError::new("copy_to_device", DriverErrorKind::InvalidValue, detail));
+        }
         self.executor.change(|machine| machine.enqueue("copy_to_device", stream, Op::Copy { to, from }))
+    }
+
+    fn read_device(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
+        self.executor.context_synchronize()?;
+        self.memory.read(from, bytes)
     }
 
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {

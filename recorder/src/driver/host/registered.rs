@@ -1,6 +1,6 @@
 //! Registered host bytes: accounting only, with the refusals that a device gives.
 
-use super::super::{DriverError, DriverErrorKind, DriverResult, HostBytes, RegistrationId};
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, HostBytes, RegistrationId};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -51,7 +51,9 @@ impl Registered {
     pub(super) fn unregister(&self, id: RegistrationId) -> DriverResult<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let removed = state.live.remove(&id);
-        let missing = || DriverError::new("host_unregister", DriverErrorKind::InvalidValue, format!("registration {} does not exist", id.0));
+        let missing = || {
+            DriverError::new("host_unregister", DriverErrorKind::InvalidValue, format!("registration {} does not exist", id.0))
+        };
         state.bytes -= removed.ok_or_else(missing)?.1;
         Ok(())
     }

@@ -5,14 +5,17 @@
 //! some operations run first, ready streams start in an order that the seed picks, and the effect of an operation
 //! shows at its begin or at its end. Work must not call the driver or the session.
 
-use super::super::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Most operations that one call of the host lets run, with a seed.
 const MOST_PROGRESS: usize = 4;
+/// How many calls of the host go by between two that let operations run; each seed picks one. The last one stands for
+/// a host that is always far ahead of the device.
+const CALLS_BETWEEN_PROGRESS: [u64; 4] = [1, 4, 16, 1 << 32];
 
 #[derive(Debug)]
 struct Running {
@@ -30,6 +33,7 @@ struct World {
     now: u64,
     link_free_at: u64,
     seed: Option<fastrand::Rng>,
+    calls_between_progress: u64,
     bytes_per_second: Option<u64>,
     latency: u64,
     memory: Arc<HostMemory>,
@@ -83,7 +87,7 @@ impl World {
     fn effect(&self, op: Op) {
         match op {
             Op::Copy { to, from } => self.memory.write(to, from.as_slice()),
-            Op::Work(launch) => launch.run_host(),
+            Op::Work(launch) => launch.run_host(self.memory.is_backed()),
             Op::Record { .. } | Op::Wait { .. } => {}
         }
     }
@@ -111,7 +115,11 @@ impl World {
     }
 
     fn progress(&mut self) {
-        let steps = self.seed.as_mut().map_or(0, |seed| seed.usize(..=MOST_PROGRESS));
+        let Some(seed) = &mut self.seed else { return };
+        if seed.u64(..self.calls_between_progress) > 0 {
+            return;
+        }
+        let steps = seed.usize(..=MOST_PROGRESS);
         for _ in 0..steps {
             if !self.step() {
                 break;
@@ -122,12 +130,15 @@ impl World {
 
 impl Stepped {
     pub(super) fn new(seed: Option<u64>, bytes_per_second: Option<u64>, latency: Duration, memory: Arc<HostMemory>) -> Stepped {
+        let mut seed = seed.map(fastrand::Rng::with_seed);
+        let between = seed.as_mut().and_then(|seed| seed.choice(CALLS_BETWEEN_PROGRESS));
         let world = World {
             machine: Machine::default(),
             running: Vec::new(),
             now: 0,
             link_free_at: 0,
-            seed: seed.map(fastrand::Rng::with_seed),
+            seed,
+            calls_between_progress: between.unwrap_or(1),
             bytes_per_second,
             latency: nanoseconds(latency),
             memory,

@@ -1,8 +1,8 @@
 //! The threaded executor: one named worker a stream, real time, one link that all copies share.
 
-use super::super::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -77,7 +77,7 @@ impl Shared {
             }
             Op::Work(launch) => {
                 let (start, least) = (Instant::now(), launch.lasting());
-                launch.run_host();
+                launch.run_host(memory.is_backed());
                 // Work that imitates a device's keeps its stream busy for as long as it declares.
                 if let Some(rest) = least.checked_sub(start.elapsed()) {
                     std::thread::sleep(rest);

@@ -267,12 +267,7 @@ impl<'de> Visitor<'de> for RawHeader {
 }
 
 /// Judges one entry; a range inside the file is noted in `claims` even if the rest is malformed.
-fn check_entry(
-    fields: &Fields,
-    data_bytes: u64,
-    rank: usize,
-    claims: &mut Vec<Range<u64>>,
-) -> Result<Tensor, EntryError> {
+fn check_entry(fields: &Fields, data_bytes: u64, rank: usize, claims: &mut Vec<Range<u64>>) -> Result<Tensor, EntryError> {
     let range = fields.range();
     if let Ok((begin, end)) = range
         && end <= data_bytes
@@ -294,11 +289,8 @@ fn check_entry(
 
 /// Every tensor that shares a byte with another, and one such other. Empty tensors share nothing.
 fn overlapping(tensors: &BTreeMap<String, Tensor>) -> BTreeMap<String, String> {
-    let mut order: Vec<(&Range<u64>, &String)> = tensors
-        .iter()
-        .filter(|(_, tensor)| !tensor.range.is_empty())
-        .map(|(key, tensor)| (&tensor.range, key))
-        .collect();
+    let mut order: Vec<(&Range<u64>, &String)> =
+        tensors.iter().filter(|(_, tensor)| !tensor.range.is_empty()).map(|(key, tensor)| (&tensor.range, key)).collect();
     order.sort_by_key(|(range, key)| (range.start, range.end, *key));
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     let mut furthest: Option<(u64, &String)> = None;

@@ -41,10 +41,7 @@ fn a_pointer_file_is_known_even_by_its_first_word() {
     for prefix in [&text[..], &text[..8]] {
         assert_eq!(check_prefix(prefix, 135, &LIMITS), Err(HeaderError::GitLfsPointer { file_bytes: 135 }));
     }
-    assert_eq!(
-        check_prefix(b"version 2 of ours", 135, &LIMITS).unwrap_err().code(),
-        "checkpoint_header_longer_than_file"
-    );
+    assert_eq!(check_prefix(b"version 2 of ours", 135, &LIMITS).unwrap_err().code(), "checkpoint_header_longer_than_file");
 }
 
 #[test]
@@ -117,8 +114,7 @@ fn metadata_is_a_map_of_strings_or_a_skipped_entry() {
     let reading = read(r#"{"__metadata__":{"format":"pt"}}"#, 0).unwrap();
     assert_eq!(reading.metadata["format"], "pt");
     assert!(reading.tensors.is_empty() && reading.invalid_entries.is_empty());
-    for bad in ["[]", "7", r#"{"a":1}"#, r#"{"a":"x","a":"x"}"#, r#"{"dtype":"I32","shape":[2],"data_offsets":[0,8]}"#]
-    {
+    for bad in ["[]", "7", r#"{"a":1}"#, r#"{"a":"x","a":"x"}"#, r#"{"dtype":"I32","shape":[2],"data_offsets":[0,8]}"#] {
         let reading = read(&format!(r#"{{"__metadata__":{bad}}}"#), 8).unwrap();
         assert_eq!(reading.invalid_entries[0].reason.code(), "checkpoint_entry_metadata", "{bad}");
         assert!(reading.metadata.is_empty() && reading.tensors.is_empty());
@@ -146,8 +142,7 @@ fn overlaps_are_refused_on_every_name_and_touching_is_none() {
 
 #[test]
 fn unclaimed_bytes_are_counted() {
-    let json =
-        r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[5,7]}}"#;
+    let json = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[5,7]}}"#;
     let reading = read(json, 17).unwrap();
     assert_eq!((reading.hole_bytes, reading.trailing_bytes), (3, 10));
     let empty = read("{}", 5).unwrap();

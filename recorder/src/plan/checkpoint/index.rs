@@ -45,10 +45,8 @@ pub fn read_index(json: &[u8], limit: u64) -> Result<ShardIndex, IndexError> {
         Some(found) => return Err(IndexError::NoWeightMap { found }),
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let raw = deserializer
-        .deserialize_map(RawIndex::default())
-        .and_then(|raw| deserializer.end().map(|()| raw))
-        .map_err(|error| {
+    let raw =
+        deserializer.deserialize_map(RawIndex::default()).and_then(|raw| deserializer.end().map(|()| raw)).map_err(|error| {
             let (offset, reason) = locate(text, &error);
             IndexError::NotJson { offset, reason }
         })?;

@@ -22,9 +22,7 @@ mod set_tests;
 
 pub use dtype::{ALL_DTYPES, Dtype, SizeError, UnknownDtype};
 pub use error::{EntryError, HeaderError, IndexError};
-pub use header::{
-    HeaderLimits, HeaderReading, InvalidEntry, LENGTH_BYTES, PREFIX_BYTES, Tensor, check_prefix, read_header,
-};
+pub use header::{HeaderLimits, HeaderReading, InvalidEntry, LENGTH_BYTES, PREFIX_BYTES, Tensor, check_prefix, read_header};
 pub use index::{ShardIndex, read_index};
 pub use set::{CheckpointSet, CheckpointSummary, Located, MissingCause, MissingKey, Resolver, ShardFile};
 

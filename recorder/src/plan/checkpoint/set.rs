@@ -259,9 +259,7 @@ impl Assembly {
         self.summary.ambiguous_key_count = size(ambiguous.len());
         let lists_one = |file: &&&ShardFile| {
             let keys = file.header.as_ref().ok().map(listed_keys);
-            keys.is_some_and(|mut keys| {
-                keys.any(|key| ambiguous.binary_search_by(|known| known.as_str().cmp(key)).is_ok())
-            })
+            keys.is_some_and(|mut keys| keys.any(|key| ambiguous.binary_search_by(|known| known.as_str().cmp(key)).is_ok()))
         };
         let places: Vec<String> = order.iter().filter(lists_one).map(|file| shorten(&file.name)).collect();
         let text = format!("duplicate key across files: {}; the whole set is refused", super::error::list(&ambiguous));

@@ -54,8 +54,7 @@ fn a_key_in_two_files_refuses_all_even_if_one_entry_is_malformed() {
 #[test]
 fn metadata_in_every_file_is_no_duplicate() {
     let metadata = ("__metadata__", r#"{"format":"pt"}"#);
-    let set =
-        CheckpointSet::assemble(vec![file("1", &[metadata, ("a", ONE)]), file("2", &[metadata, ("b", ONE)])], None);
+    let set = CheckpointSet::assemble(vec![file("1", &[metadata, ("a", ONE)]), file("2", &[metadata, ("b", ONE)])], None);
     assert_eq!((set.summary().available, set.summary().complete), (2, true));
     assert_eq!(set.metadata(1), Some(&BTreeMap::from([("format".to_owned(), "pt".to_owned())])));
     let bad = ("__metadata__", "7");
@@ -65,8 +64,7 @@ fn metadata_in_every_file_is_no_duplicate() {
 
 #[test]
 fn four_causes_of_a_missing_key_are_told_apart() {
-    let files =
-        vec![file("1", &[("a", ONE), ("bad", BAD)]), ShardFile { name: "2".into(), header: Err(HeaderError::Empty) }];
+    let files = vec![file("1", &[("a", ONE), ("bad", BAD)]), ShardFile { name: "2".into(), header: Err(HeaderError::Empty) }];
     let wanted = index(&[("a", "1"), ("bad", "1"), ("none", "1"), ("broken", "2"), ("gone", "3")], None);
     let set = CheckpointSet::assemble(files, wanted);
     let causes: Vec<_> = set.summary().missing.iter().map(|missing| (missing.key.as_str(), missing.cause)).collect();
@@ -84,8 +82,7 @@ fn four_causes_of_a_missing_key_are_told_apart() {
 
 #[test]
 fn an_index_that_disagrees_is_never_complete_and_never_chooses() {
-    let set =
-        CheckpointSet::assemble(vec![file("1", &[("a", ONE)]), file("2", &[("b", ONE)])], index(&[("a", "2")], None));
+    let set = CheckpointSet::assemble(vec![file("1", &[("a", ONE)]), file("2", &[("b", ONE)])], index(&[("a", "2")], None));
     assert_eq!(codes(&set), ["checkpoint_index_other_shard", "checkpoint_index_unlisted_keys"]);
     assert_eq!((set.summary().available, set.summary().complete), (2, false));
     let refused = Some(Err(IndexError::PathRefused { key: "a".into(), path: "../1".into() }));

@@ -17,7 +17,8 @@ fn mix(value: u64) -> u64 {
 pub fn fold_bytes(bytes: &[u8], first_word: u64, seed: u64) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let hash = |word: u64, index: u64| mix(word ^ mix(seed.wrapping_add(index)));
-    let whole = words.iter().zip(first_word..).fold(0u64, |sum, (word, index)| sum.wrapping_add(hash(u64::from_le_bytes(*word), index)));
+    let whole =
+        words.iter().zip(first_word..).fold(0u64, |sum, (word, index)| sum.wrapping_add(hash(u64::from_le_bytes(*word), index)));
     if rest.is_empty() {
         return whole;
     }

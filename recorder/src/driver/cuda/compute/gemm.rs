@@ -116,7 +116,11 @@ impl Gemm {
         x.is_usable_in(context)?;
         y.is_usable_in(context)?;
         if w.dtype != Dtype::Bf16 || w.shape() != [n, k] {
-            return Err(JobError::new(format!("gemm: the weights are {} {:?}; BF16 [{n}, {k}] is needed", w.dtype.name(), w.shape())));
+            return Err(JobError::new(format!(
+                "gemm: the weights are {} {:?}; BF16 [{n}, {k}] is needed",
+                w.dtype.name(),
+                w.shape()
+            )));
         }
         for (what, buffer, elements) in [("x", x, m.checked_mul(k)), ("y", y, m.checked_mul(n))] {
             let needed = elements.and_then(|elements| elements.checked_mul(2));
@@ -124,7 +128,9 @@ impl Gemm {
                 return Err(JobError::new(format!("gemm: {what} has {} bytes; {needed:?} are needed", buffer.bytes())));
             }
         }
-        if let Some(address) = [weights, x.pointer(), y.pointer()].iter().find(|address| !address.is_multiple_of(GEMM_ALIGNMENT_BYTES)) {
+        if let Some(address) =
+            [weights, x.pointer(), y.pointer()].iter().find(|address| !address.is_multiple_of(GEMM_ALIGNMENT_BYTES))
+        {
             return Err(JobError::new(format!("gemm: {address:#x} is not aligned to {GEMM_ALIGNMENT_BYTES} bytes")));
         }
         let plan = self.library.plan(shape)?;
@@ -193,7 +199,13 @@ impl Library {
         };
         let operation = lt::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F);
         let operation = operation.map_err(|error| failed("cublasLtMatmulDescCreate", error))?;
-        let mut plan = Plan { operation: operation as usize, weights: 0, input: 0, output: 0, algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] } };
+        let mut plan = Plan {
+            operation: operation as usize,
+            weights: 0,
+            input: 0,
+            output: 0,
+            algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
+        };
         plan.weights = layout(k, n)?;
         plan.input = layout(k, m)?;
         plan.output = layout(n, m)?;
@@ -260,7 +272,8 @@ impl Drop for Library {
     fn drop(&mut self) {
         let current = self.context.make_current(CALL);
         // SAFETY: created by `Gemm::open`, destroyed once. It frees no memory that queued work uses: the workspaces are ours.
-        let destroy = || unsafe { lt::destroy_handle(self.raw as sys::cublasLtHandle_t) }.map_err(|error| failed("cublasLtDestroy", error));
+        let destroy =
+            || unsafe { lt::destroy_handle(self.raw as sys::cublasLtHandle_t) }.map_err(|error| failed("cublasLtDestroy", error));
         self.context.store(current.and_then(|()| destroy()));
     }
 }

@@ -114,7 +114,8 @@ impl Kernels {
         // SAFETY: `raw` is a valid place for one handle; the image is whole and lives through the call.
         check(CALL, "cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut raw, image.as_ptr().cast()) })?;
         let module = Arc::new(Module { context: Arc::clone(context), raw: raw as usize });
-        let (fold, spin, fill) = (function(&module, c"ddo_fold")?, function(&module, c"ddo_spin")?, function(&module, c"ddo_fill_bf16")?);
+        let (fold, spin, fill) =
+            (function(&module, c"ddo_fold")?, function(&module, c"ddo_spin")?, function(&module, c"ddo_fill_bf16")?);
         Ok(Kernels { module, fold, spin, fill })
     }
 

@@ -1,4 +1,4 @@
-//! Words for people: "How is text from an input shown?"
+//! Words of an input: "How may they be repeated to people?"
 //!
 //! May use `limits` only. Invariant: text of an input never reaches a terminal with control characters, and never at
 //! unbounded length.

@@ -1,0 +1,152 @@
+//! What the time of a step went into: "What does this run prove?"
+//!
+//! Uses `steps`, `floor` and `windows`. Invariants: only what was measured or supplied is said; time that nothing
+//! explains stays unexplained; a supplied rate that the run itself contradicts is a finding.
+
+use super::floor::{self, Floor};
+use super::overlap::{clip, union};
+use super::steps::Steps;
+use super::windows::warm_span;
+use crate::limits::BOUND_TOLERANCE;
+use crate::run::{Component, Run};
+use ddo_schemas::Finding;
+use ddo_schemas::timeline::SampleKind;
+
+/// What a run proves about its steps.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bound {
+    /// The step takes as long as the supplied rate needs for what it streams.
+    Uploads {
+        /// Steady step.
+        step_seconds: f64,
+        /// Bytes streamed over the supplied rate.
+        upload_seconds: f64,
+        /// Bytes streamed a step.
+        bytes: u64,
+    },
+    /// Windows show how long compute waited for uploads.
+    Waits {
+        /// Steady step, where timed.
+        step_seconds: Option<f64>,
+        /// Time in which at least one wait was open.
+        waited_ns: i64,
+        /// The warm steps; `None` where their markers are not complete, and then the waits are those of all steps.
+        span_ns: Option<i64>,
+        /// Windows are missing, so that compute waited at least that long.
+        at_least: bool,
+    },
+    /// Every weight is resident; nothing is streamed.
+    Resident {
+        /// Steady step.
+        step_seconds: f64,
+    },
+    /// The step is known and nothing explains it.
+    Unexplained {
+        /// Steady step.
+        step_seconds: f64,
+        /// What the supplied rate needs for the bytes streamed a step, where known: seconds and bytes.
+        upload: Option<(f64, u64)>,
+    },
+    /// There are no step times.
+    Untimed,
+}
+
+/// What a component's steps prove.
+pub fn of(component: &Component, steps: &Steps, floor: &Floor) -> Bound {
+    let upload = supplied(component, floor);
+    if let (Some(step_seconds), Some((upload_seconds, bytes))) = (steps.steady_seconds, upload)
+        && (step_seconds - upload_seconds).abs() <= BOUND_TOLERANCE * step_seconds
+    {
+        return Bound::Uploads { step_seconds, upload_seconds, bytes };
+    }
+    if let Some(waits) = waits(component, steps) {
+        return waits;
+    }
+    match steps.steady_seconds {
+        Some(step_seconds) if floor.terms.compute.seconds.0.is_some() => Bound::Resident { step_seconds },
+        Some(step_seconds) => Bound::Unexplained { step_seconds, upload },
+        None => Bound::Untimed,
+    }
+}
+
+/// Seconds and bytes of an upload term that rests on a supplied rate.
+fn supplied(component: &Component, floor: &Floor) -> Option<(f64, u64)> {
+    let seconds = floor.terms.upload.seconds.0.filter(|seconds| seconds.0 > 0.0)?;
+    Some((seconds.0, floor::streamed(component)?.bytes))
+}
+
+fn waits(component: &Component, steps: &Steps) -> Option<Bound> {
+    let report = Run::leading_report(component)?;
+    let timeline = report.timeline.as_ref()?;
+    if report.timing.as_ref().is_some_and(|timing| timing.failed) {
+        return None;
+    }
+    let open = timeline.intervals(SampleKind::ComputeUploadDependency);
+    if open.is_empty() {
+        return None;
+    }
+    let span = warm_span(timeline);
+    let waited_ns = union(&span.map_or_else(|| open.clone(), |span| clip(&open, span)));
+    let missing = timeline.recorded.dropped > 0 || timeline.windows.iter().any(|window| window.times().is_none());
+    let span_ns = span.map(|(start, end)| end - start);
+    Some(Bound::Waits { step_seconds: steps.steady_seconds, waited_ns, span_ns, at_least: missing })
+}
+
+/// A finding where the steps are shorter than the supplied rate allows.
+pub fn contradicted_rate(component: &Component) -> Option<Finding> {
+    let steps = super::steps::of(component);
+    let step = steps.steady_seconds?;
+    let (upload, _) = supplied(component, &floor::of(component, &steps))?;
+    let text = format!(
+        "a step took {step:.6} s, less than the {upload:.6} s that the supplied link rate needs for what it streams; \
+         the link is faster than was supplied"
+    );
+    let place = Run::leading_report(component).map_or_else(|| component.name.clone(), |report| report.file.clone());
+    (upload > step * (1.0 + BOUND_TOLERANCE)).then(|| Finding::warning("supplied_rate_contradicted", place, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::LoadedReport;
+    use ddo_schemas::Seconds;
+    use ddo_schemas::sections::ExecutionTiming;
+    use serde_json::json;
+
+    fn component(rate: Option<u64>, step: f64) -> Component {
+        let timing: ExecutionTiming = serde_json::from_value(json!({"schema_version": 1, "clock": "host_stream",
+            "unit": "seconds", "scope": "s", "failed": false, "status": "complete",
+            "step_seconds": [9.0, step, step]}))
+        .expect("a timing");
+        assert_eq!(timing.step_seconds.as_ref().map(|steps| steps[0]), Some(Seconds(9.0)));
+        let report = LoadedReport {
+            file: "final.json".into(),
+            configuration: rate.map_or(json!({}), |rate| json!({"link_bytes_per_second": rate})),
+            state: json!({"planner_decisions": {"vmm_streamed_bytes_per_pass": 1000, "vmm_streamed_units": 3}}),
+            timing: Some(timing),
+            ..LoadedReport::default()
+        };
+        Component { name: "c".into(), reports: vec![report], ..Component::default() }
+    }
+
+    fn bound(component: &Component) -> Bound {
+        let steps = crate::analysis::steps::of(component);
+        of(component, &steps, &floor::of(component, &steps))
+    }
+
+    #[test]
+    fn uploads_bound_a_step_only_where_the_supplied_rate_says_so() {
+        let near = bound(&component(Some(1000), 1.05));
+        assert_eq!(near, Bound::Uploads { step_seconds: 1.05, upload_seconds: 1.0, bytes: 1000 });
+        let far = bound(&component(Some(1000), 2.0));
+        assert_eq!(far, Bound::Unexplained { step_seconds: 2.0, upload: Some((1.0, 1000)) });
+        assert_eq!(bound(&component(None, 2.0)), Bound::Unexplained { step_seconds: 2.0, upload: None });
+    }
+
+    #[test]
+    fn a_step_below_its_own_floor_contradicts_the_rate() {
+        assert!(contradicted_rate(&component(Some(1000), 0.5)).is_some());
+        assert_eq!(contradicted_rate(&component(Some(1000), 0.95)), None);
+        assert_eq!(contradicted_rate(&component(None, 0.5)), None);
+    }
+}

@@ -1,0 +1,186 @@
+"""ddo-record under a real terminal: the command keeps it, gets its signals once, and a hang-up still leaves a sealed journal.
+
+    pty_check.py DDO_RECORD
+
+Python's standard library alone. Prints one line for each case; exits 1 when one fails.
+"""
+
+import json
+import os
+import pathlib
+import pty
+import select
+import signal
+import sys
+import tempfile
+import time
+
+PATIENCE = 30.0
+# With its end of line: a hang-up in the middle of a write is an error of the command.
+READY = b"ready\r\n"
+# Counts a signal, writes the count to a file and ends with 40 + count, some time after the first.
+COUNTER = """
+import os, pathlib, signal, sys, time
+seen = 0
+def count(number, frame):
+    global seen
+    seen += 1
+signal.signal(getattr(signal, sys.argv[1]), count)
+print("ready", flush=True)
+end, waits = time.monotonic() + 30, False
+while time.monotonic() < end:
+    time.sleep(0.05)
+    if seen and not waits:
+        waits, end = True, time.monotonic() + 0.7
+part = pathlib.Path(sys.argv[2] + ".part")
+part.write_text(str(seen))
+part.rename(sys.argv[2])
+sys.exit(40 + seen)
+"""
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, command):
+        self.output, self.command = b"", command
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            try:
+                # A caller in the background may have switched these off.
+                for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+                    signal.signal(number, signal.SIG_DFL)
+                os.execv(command[0], command)
+            finally:
+                os._exit(99)
+
+    def read_until(self, wanted):
+        """Reads until a text has come, or to the end where it is None."""
+        until = time.monotonic() + PATIENCE
+        while wanted is None or wanted not in self.output:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.master], [], [], left)[0]:
+                raise AssertionError(f"{wanted!r} did not come within {PATIENCE} s; got {self.output!r}")
+            try:
+                got = os.read(self.master, 4096)
+            except OSError:  # the other side is closed
+                got = b""
+            if not got:
+                assert wanted is None, f"{wanted!r} did not come; got {self.output!r}"
+                return
+            self.output += got
+
+    def exit_code(self):
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError(f"{self.command[0]} did not end within {PATIENCE} s; got {self.output!r}")
+
+
+def equal(what, got, wanted):
+    assert got == wanted, f"{what} is {got!r}, not {wanted!r}"
+
+
+def wait_for(path):
+    until = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < until, f"{path.name} did not come within {PATIENCE} s"
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def seal(journal):
+    return json.loads(wait_for(journal / "manifest.end.json"))
+
+
+def keeps_the_terminal(record, folder):
+    ask = "import os; print('tty', os.isatty(0), os.isatty(1), os.isatty(2), os.tcgetpgrp(0) == os.getpgrp())"
+    terminal = Terminal(record + [sys.executable, "-c", ask])
+    terminal.read_until(None)
+    assert b"tty True True True True" in terminal.output, terminal.output
+    equal("exit code", terminal.exit_code(), 0)
+    equal("exit code in the seal", seal(folder / "journal")["exit_code"], 0)
+
+
+def ctrl_c_comes_once(record, folder):
+    terminal = Terminal(record + [sys.executable, "-c", COUNTER, "SIGINT", str(folder / "count")])
+    terminal.read_until(READY)
+    os.write(terminal.master, b"\x03")
+    terminal.read_until(None)
+    equal("interrupts that the command got", wait_for(folder / "count"), "1")
+    equal("exit code", terminal.exit_code(), 41)
+    equal("exit code in the seal", seal(folder / "journal")["exit_code"], 41)
+
+
+def ctrl_c_ends_a_plain_command(record, folder):
+    terminal = Terminal(record + ["/bin/sh", "-c", "echo ready; exec sleep 60"])
+    terminal.read_until(READY)
+    os.write(terminal.master, b"\x03")
+    terminal.read_until(None)
+    equal("exit code", terminal.exit_code(), 128 + signal.SIGINT)
+    end = seal(folder / "journal")
+    equal("seal", (end["status"], end["signal"]), ("signaled", signal.SIGINT))
+
+
+def hang_up_leaves_a_seal(record, folder):
+    """The recorder leads the session: the kernel tells the recorder alone."""
+    terminal = Terminal(record + ["/bin/sh", "-c", "echo ready; exec sleep 60"])
+    terminal.read_until(READY)
+    os.close(terminal.master)
+    equal("exit code", terminal.exit_code(), 128 + signal.SIGHUP)
+    end = seal(folder / "journal")
+    equal("seal", (end["status"], end["signal"]), ("signaled", signal.SIGHUP))
+
+
+def hang_up_comes_once(record, folder):
+    terminal = Terminal(record + [sys.executable, "-c", COUNTER, "SIGHUP", str(folder / "count")])
+    terminal.read_until(READY)
+    os.close(terminal.master)
+    equal("hang-ups that the command got", wait_for(folder / "count"), "1")
+    equal("exit code", terminal.exit_code(), 41)
+    equal("exit code in the seal", seal(folder / "journal")["exit_code"], 41)
+
+
+def hang_up_under_a_shell_leaves_a_seal(record, folder):
+    """A shell leads the session and goes first: the kernel tells the whole foreground group."""
+    inner = " ".join(f"'{word}'" for word in record + ["/bin/sh", "-c", "echo ready; exec sleep 60"])
+    terminal = Terminal(["/bin/sh", "-c", f"{inner}; exit"])
+    terminal.read_until(READY)
+    os.close(terminal.master)
+    equal("exit code of the shell", terminal.exit_code(), -signal.SIGHUP)
+    end = seal(folder / "journal")
+    equal("seal", (end["status"], end["signal"]), ("signaled", signal.SIGHUP))
+
+
+CASES = [
+    keeps_the_terminal,
+    ctrl_c_comes_once,
+    ctrl_c_ends_a_plain_command,
+    hang_up_leaves_a_seal,
+    hang_up_comes_once,
+    hang_up_under_a_shell_leaves_a_seal,
+]
+
+
+def main(program):
+    failed = 0
+    for case in CASES:
+        with tempfile.TemporaryDirectory(prefix="ddo-pty-") as folder:
+            folder = pathlib.Path(folder)
+            record = [os.path.abspath(program), "-o", str(folder / "journal"), "--"]
+            try:
+                case(record, folder)
+                print(f"pty_check: {case.__name__.replace('_', ' ')}: ok", flush=True)
+            except AssertionError as error:
+                failed += 1
+                print(f"pty_check: {case.__name__.replace('_', ' ')}: FAILED: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]) if len(sys.argv) == 2 else __doc__)

@@ -1,0 +1,330 @@
+//! Every number that is written is declared, and what is generated from the declarations is current.
+//!
+//! Proves: the generated files are what the declarations generate; every leaf of every document of a run has a row and fits its
+//! schema; every declared counter is emitted; a path that the specification names is spelled as it is there; integers stay exact.
+
+use crate::support::ledger::Ledger;
+use crate::support::small::{component, config, pass};
+use crate::support::{command, data, ran, root, scratch};
+use ddo_recorder::{
+    Checkpoint, Component, HostOptions, JournalOptions, Offload, OffloadConfig, SnapshotOptions, SourceChoice, TimerOptions,
+    enable_offload,
+};
+use ddo_samples::flux::{Dtype, make_checkpoint};
+use ddo_schemas::section::Section;
+use ddo_schemas::{Report, Unit, catalogue, generate, sections};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// A document of a run: the schema that it must fit, and its value.
+type Documents = Vec<(&'static str, Value)>;
+
+/// The smallest generated model.
+const SCALE: f64 = 0.000_01;
+
+#[test]
+fn generated_files_are_current() {
+    let schemas = root().join("schemas");
+    let mut files = vec![(schemas.join("FIELDS.md"), generate::fields_markdown())];
+    files.extend(generate::json_schemas().into_iter().map(|(name, text)| (schemas.join("json").join(name), text)));
+    let listed = files.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "json")).count();
+    for (path, text) in &files {
+        if std::env::var_os("DDO_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("writable");
+            std::fs::write(path, text).expect("writable");
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(found == *text, "{} is not what the declarations generate; run again with DDO_BLESS=1", path.display());
+    }
+    assert_eq!(std::fs::read_dir(schemas.join("json")).expect("there").count(), listed, "a schema that nothing generates");
+}
+
+/// A timed and journalled run of three steps; its records and its report.
+fn recorded(offload: &Offload, at: &Path, step: impl Fn(&Offload)) -> Documents {
+    let mut journal = offload.metrics_journal(at, JournalOptions { enabled: true });
+    let mut paths = vec![journal.record(None).expect("published")];
+    let timer =
+        offload.execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 512 }).expect("starts");
+    for index in 0..3 {
+        step(offload);
+        paths.push(journal.record(Some(index)).expect("published"));
+    }
+    let timing = timer.finish().expect("finishes");
+    let value = |report: Report| serde_json::to_value(report).expect("JSON");
+    let report = |collect_completed| {
+        let options = SnapshotOptions { collect_completed, timing: Some(&timing) };
+        ("report", value(offload.metrics_snapshot(options).expect("a report")))
+    };
+    let early = report(false);
+    offload.wait_idle().expect("idle");
+    let mut documents = vec![early, report(true)];
+    offload.close(Duration::from_secs(10)).expect("closes");
+    documents.push(report(false));
+    let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).expect("published")).expect("whole");
+    documents.extend(paths.into_iter().flatten().map(|path| ("journal", read(&path))));
+    documents
+}
+
+fn from_memory() -> Documents {
+    let at = scratch("catalogue-memory");
+    let ledger =
+        Ledger::new(HostOptions { page_bytes: 4096, link_bytes_per_second: Some(1 << 40), ..HostOptions::default() }, u64::MAX);
+    let offload = enable_offload(component(6), config(ledger)).expect("attached");
+    recorded(&offload, &at.path().join("journal"), |offload| {
+        pass(offload, &[0, 1, 2, 3, 4, 5]).expect("a pass");
+    })
+}
+
+fn from_file() -> Documents {
+    let at = scratch("catalogue-file");
+    let path = at.path().join("model.safetensors");
+    make_checkpoint(&path, SCALE, Dtype::F32, 3).expect("made");
+    let checkpoint = Checkpoint::open(&path).expect("opens");
+    let component = Component::from_checkpoint("transformer", &checkpoint, |_| None).expect("a component");
+    let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, u64::MAX);
+    let config =
+        OffloadConfig { source: SourceChoice::Mapped, ceiling: "40%".parse().expect("a ceiling"), ..OffloadConfig::new(ledger) };
+    let offload = enable_offload(component, config).expect("attached");
+    recorded(&offload, &at.path().join("journal"), |offload| {
+        for unit in offload.units() {
+            let guard = offload.unit(unit.id).expect("pinned");
+            offload.launch(offload.compute_stream(), guard, ddo_recorder::Job::host(|_| Ok(()))).expect("queued");
+        }
+        offload.mark_step().expect("a step");
+        offload.wait_stream(offload.compute_stream()).expect("done");
+    })
+}
+
+/// Everything that the programs leave behind.
+fn from_programs() -> Documents {
+    let at = scratch("catalogue-programs");
+    let sample = crate::support::program("ddo-sample");
+    let mut record = command("ddo-record");
+    record.current_dir(at.path()).args([
+        "-o",
+        "journal",
+        "--gpu-timing",
+        "--native-timeline",
+        "--label",
+        "a=b",
+        "--component",
+        "mine",
+    ]);
+    record.args(["--interval", "10ms", "--"]).arg(sample).args(["flux_shaped", "--steps", "3", "--model", "model.safetensors"]);
+    ran(record.args(["--scale", &format!("{SCALE:.5}"), "--link-gb-per-second", "0.1"])).ended(0);
+    let mut failing = command("ddo-record");
+    ran(failing.current_dir(at.path()).args(["-o", "failed", "--", "ddo-no-such-program"])).ended(127);
+    ran(command("ddo-analyze").current_dir(at.path()).arg("journal")).ended(0);
+    let mut documents = Documents::new();
+    for (path, bytes) in crate::support::files(at.path()) {
+        let name = path.to_str().expect("text");
+        if name.ends_with(".ndjson") {
+            let text = String::from_utf8(bytes).expect("text");
+            documents.extend(text.lines().map(|line| ("memory", serde_json::from_str(line).expect("a whole line"))));
+            continue;
+        }
+        let kind = match name {
+            _ if name.ends_with("/manifest.json") => "manifest",
+            _ if name.ends_with("/manifest.end.json") => "manifest-end",
+            _ if name.ends_with("/summary.json") => "summary",
+            _ if name.contains("/snapshots/mine/") => "journal",
+            _ if name.contains("/reports/") => "report",
+            "model.safetensors" | "journal.analysis/run.perfetto-trace" => continue,
+            other => panic!("{other} is no file of a run"),
+        };
+        documents.push((kind, serde_json::from_slice(&bytes).expect("whole")));
+    }
+    documents
+}
+
+fn documents() -> &'static Documents {
+    static DOCUMENTS: OnceLock<Documents> = OnceLock::new();
+    DOCUMENTS.get_or_init(|| [from_memory(), from_file(), from_programs()].concat())
+}
+
+/// Paths of all leaves; empty lists and maps are leaves too.
+fn leaves(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, inner) in map {
+                leaves(inner, &if path.is_empty() { key.clone() } else { format!("{path}.{key}") }, found);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            let item = if list.iter().any(Value::is_object) { format!("{path}[]") } else { path.to_owned() };
+            list.iter().for_each(|inner| leaves(inner, &item, found));
+        }
+        _ => drop(found.insert(path.to_owned())),
+    }
+}
+
+/// Shapes without rows of their own: their row is that of the list or map that holds them.
+const FIXED: [(&str, &[&str]); 2] =
+    [("findings[]", &["severity", "code", "where", "text"]), ("floor_terms", &["seconds", "origin", "basis"])];
+
+/// True where a leaf has a row, or a map of free words has one.
+fn is_declared(path: &str) -> bool {
+    let Some((above, last)) = path.rsplit_once('.') else { return catalogue::find(path).is_some() };
+    let in_map = || catalogue::find(above).is_some_and(|row| row.field.unit != Unit::Structure);
+    let fixed = || {
+        let shape = FIXED.iter().find(|(list, _)| path.contains(list));
+        let holder = if above.contains("floor_terms") { Some(above) } else { path.split("[]").next() };
+        shape.is_some_and(|(_, keys)| keys.contains(&last)) && holder.is_some_and(|holder| catalogue::find(holder).is_some())
+    };
+    catalogue::find(path).is_some() || in_map() || fixed()
+}
+
+/// Where the rows of a document of this kind begin.
+fn rows_of(kind: &str, leaf: &str) -> String {
+    match kind {
+        "report" => leaf.to_owned(),
+        "journal" => leaf.strip_prefix("metrics.").map_or_else(|| format!("journal.{leaf}"), str::to_owned),
+        "manifest" => {
+            leaf.strip_prefix("settings.").map_or_else(|| format!("manifest.{leaf}"), |rest| format!("settings.{rest}"))
+        }
+        "manifest-end" => format!("manifest_end.{leaf}"),
+        other => format!("{other}.{leaf}"),
+    }
+}
+
+#[test]
+fn every_leaf_of_a_run_is_declared() {
+    let mut undeclared = BTreeSet::new();
+    let mut count = BTreeMap::new();
+    for (kind, document) in documents() {
+        let mut found = BTreeSet::new();
+        leaves(document, "", &mut found);
+        let paths = found.iter().map(|leaf| rows_of(kind, leaf));
+        undeclared.extend(paths.filter(|path| !is_declared(path)));
+        *count.entry(*kind).or_insert(0) += 1;
+    }
+    assert_eq!(undeclared, BTreeSet::new());
+    let kinds: Vec<&str> = count.keys().copied().collect();
+    assert_eq!(kinds, ["journal", "manifest", "manifest-end", "memory", "report", "summary"], "{count:?}");
+    assert!(
+        !is_declared("runtime.vmm.fast_nonsense") && !is_declared("manifest.nonsense") && !is_declared("summary.findings[].x")
+    );
+}
+
+#[test]
+fn every_document_of_a_run_fits_its_schema() {
+    let compile = |(name, text): (&'static str, String)| {
+        let schema = serde_json::from_str(&text).expect("JSON");
+        (name, jsonschema::validator_for(&schema).expect("a schema"))
+    };
+    let schemas: BTreeMap<&str, _> = generate::json_schemas().into_iter().map(compile).collect();
+    for (kind, document) in documents() {
+        let schema = &schemas[format!("{kind}.schema.json").as_str()];
+        let errors: Vec<String> =
+            schema.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert_eq!(errors, [""; 0], "{kind}");
+    }
+    let (_, report) = documents().iter().find(|(kind, _)| *kind == "report").expect("one");
+    let mut damaged = report.clone();
+    damaged["runtime"]["vmm"]["fast_faults"] = Value::Bool(true);
+    assert!(!schemas["report.schema.json"].is_valid(&damaged), "a bool is no number");
+}
+
+#[test]
+fn every_declared_counter_is_emitted_by_some_run() {
+    let mut emitted = BTreeSet::new();
+    for (kind, document) in documents() {
+        let vmm = document.pointer(if *kind == "journal" { "/metrics/runtime/vmm" } else { "/runtime/vmm" });
+        emitted.extend(vmm.and_then(Value::as_object).into_iter().flatten().map(|(name, _)| format!("runtime.vmm.{name}")));
+    }
+    let declared: BTreeSet<String> = sections::Vmm::FIELDS.iter().map(|field| field.path.to_owned()).collect();
+    assert_eq!(emitted, declared);
+}
+
+/// Documents that the specification does not describe.
+const OWN_DOCUMENTS: [&str; 5] = ["manifest", "settings.", "memory.", "summary", "manifest_end"];
+
+/// Rows of reports and journals that the specification does not name: ours, never a misspelling of its own.
+const ADDITIVE: &[&str] = &[
+    "configuration.component",
+    "configuration.device_page_bytes",
+    "configuration.driver",
+    "configuration.dynamic_offload_execution_mode",
+    "configuration.execution_slots",
+    "configuration.link_bytes_per_second",
+    "configuration.look_ahead",
+    "configuration.requested_source",
+    "configuration.residency_mode",
+    "configuration.weight_ceiling_bytes",
+    "runtime.execution_timing.resolution_seconds",
+    "runtime.execution_timing.step_count",
+    "runtime.execution_timing.unit",
+    "runtime.native_timeline.clock",
+    "runtime.native_timeline.epoch_host_after_seconds",
+    "runtime.native_timeline.epoch_host_before_seconds",
+    "runtime.native_timeline.resolution_seconds",
+    "runtime.native_timeline.scope",
+    "runtime.native_timeline.unit",
+    "runtime.native_timeline.warm_window_summary.scope",
+    "runtime.native_timeline.window_summary.scope",
+    "runtime.observed_monotonic_seconds",
+    "runtime.state.module_count",
+    "runtime.state.planner_decisions.vmm_backend",
+    "runtime.state.planner_decisions.vmm_effective_source",
+    "runtime.state.planner_decisions.vmm_fast_payload_bytes",
+    "runtime.state.planner_decisions.vmm_host_bytes",
+    "runtime.state.planner_decisions.vmm_look_ahead_depth",
+    "runtime.state.planner_decisions.vmm_look_ahead_wraps",
+    "runtime.state.planner_decisions.vmm_managed_bytes",
+    "runtime.state.planner_decisions.vmm_resident_units",
+    "runtime.state.planner_decisions.vmm_streamed_bytes_per_pass",
+    "runtime.state.planner_decisions.vmm_streamed_units",
+    "runtime.state.total_gb",
+    "runtime.vmm.fast_arena_materialized_pages",
+    "runtime.vmm.fast_cpu_source_dma_bytes",
+    "runtime.vmm.fast_execution_plan_mismatches",
+    "runtime.vmm.fast_execution_plan_passes",
+    "runtime.vmm.fast_fault_ceiling_bytes",
+    "runtime.vmm.fast_file_uploads",
+    "runtime.vmm.fast_gpu_prefetch_in_flight_units",
+    "runtime.vmm.fast_mapped_source_dma_bytes",
+    "runtime.vmm.fast_mapped_source_mapped_bytes",
+    "runtime.vmm.fast_mapped_source_registered_bytes",
+    "runtime.vmm.fast_pinned_units",
+    "runtime.vmm.fast_quarantined_bytes",
+    "runtime.vmm.fast_transfer_batch_submissions",
+    "runtime.vmm.fast_transfer_copies",
+    "runtime.vmm.fast_transfer_events_created",
+    "runtime.vmm.fast_transfer_events_reused",
+    "runtime.vmm.fast_transfer_live_tickets",
+    "runtime.vmm.fast_transfer_owned_events",
+    "runtime.vmm.fast_transfer_pooled_events",
+    "runtime.vmm.fast_upload_bytes",
+];
+
+/// The specification's list knows free keys and lists in the same notation as the catalogue.
+#[test]
+fn names_of_the_specification_are_kept() {
+    let text = std::fs::read_to_string(data("spec/fields.tsv")).expect("the list");
+    let named: BTreeSet<&str> = text.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
+    assert!(named.len() > 500, "{} rows", named.len());
+    let ours = catalogue::rows().iter().filter(|row| row.field.unit != Unit::Structure).map(|row| row.path.as_str());
+    let ours = ours.filter(|path| !OWN_DOCUMENTS.iter().any(|document| path.starts_with(document)));
+    let additive: Vec<&str> = ours
+        .filter(|path| !named.contains(path) && !named.contains(format!("{path}.*").as_str()))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    assert_eq!(additive, ADDITIVE);
+}
+
+#[test]
+fn the_largest_integer_survives_a_report() {
+    let (_, document) = documents().iter().find(|(kind, _)| *kind == "report").expect("one");
+    let mut report: Report = serde_json::from_value(document.clone()).expect("a report");
+    report.configuration.weight_ceiling_bytes = u64::MAX;
+    let timeline = report.runtime.native_timeline.as_mut().expect("recorded");
+    timeline.samples[0].unit = u64::MAX;
+    timeline.samples[0].bytes.0 = Some((1 << 53) + 1);
+    let text = serde_json::to_string(&report).expect("JSON");
+    assert!(text.contains("\"unit\":18446744073709551615") && text.contains("\"weight_ceiling_bytes\":18446744073709551615"));
+    assert_eq!(serde_json::from_str::<Report>(&text).expect("reads back"), report);
+}

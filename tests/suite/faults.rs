@@ -1,0 +1,216 @@
+//! The k-th driver call fails, for every k: nothing is freed twice, nothing is lost, what cannot be proven free is
+//! reported.
+
+use crate::support::ledger::Ledger;
+use crate::support::{scratch, tiny};
+use ddo_recorder::driver::{Driver, Faulty, HostMode, Script};
+use ddo_recorder::memory::{Arena, MappingBook};
+use ddo_recorder::{
+    Admission, Ceiling, Component, DriverErrorKind, HostDriver, HostOptions, OffloadConfig, SnapshotOptions, TimerOptions,
+    enable_offload,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const PAGE: u64 = 4096;
+
+fn host() -> Arc<HostDriver> {
+    let options =
+        HostOptions { mode: HostMode::Stepped, page_bytes: PAGE, link_bytes_per_second: Some(1 << 30), ..HostOptions::default() };
+    HostDriver::new(options).expect("a host driver")
+}
+
+/// What one life with a failing call came to.
+struct Outcome {
+    calls: u64,
+    attached: bool,
+    errors: u64,
+    quarantined_bytes: u64,
+}
+
+/// Attach, three passes, snapshot, collect, close - whatever fails on the way.
+fn life(component: Component, diagnostics: bool, script: Script) -> Outcome {
+    let gives_back = !script.and_all_later;
+    let faulty = Faulty::new(host(), script);
+    let ledger = Ledger::over(Arc::<Faulty>::clone(&faulty), 3 * PAGE);
+    let config = OffloadConfig { ceiling: Ceiling::Bytes(3 * PAGE), ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
+    let Ok(offload) = enable_offload(component, config) else {
+        if gives_back {
+            ledger.seen().assert_balanced();
+        }
+        return Outcome { calls: faulty.calls(), attached: false, errors: 1, quarantined_bytes: 0 };
+    };
+    let mut errors = 0;
+    let options = TimerOptions { enabled: diagnostics, native_units: diagnostics, native_capacity: 16 };
+    let timer = offload.execution_timer(options).inspect_err(|_| errors += 1).ok();
+    let order = [0, 1, 2, 3];
+    for _ in 0..3 {
+        let state = Arc::new(Mutex::new(1));
+        let submitted = order.iter().all(|unit| {
+            let outcome = tiny::submit(&offload, *unit, &state, Duration::from_nanos(500));
+            outcome.inspect_err(|error| assert!(!error.code().is_empty())).is_ok()
+        });
+        let stepped = offload.mark_step().and_then(|()| offload.wait_stream(offload.compute_stream()));
+        errors += u64::from(!submitted) + u64::from(stepped.is_err());
+        if submitted && stepped.is_ok() {
+            assert_eq!(
+                *state.lock().expect("jobs do not panic"),
+                tiny::reference(&order),
+                "a pass that says it is right is right"
+            );
+        }
+        assert_eq!(offload.audit(), Vec::<String>::new(), "conservation");
+    }
+    let timing = timer.and_then(|timer| timer.finish().inspect_err(|_| errors += 1).ok());
+    errors += u64::from(offload.wait_idle().is_err());
+    let snapshot = SnapshotOptions { collect_completed: true, timing: timing.as_ref() };
+    match offload.metrics_snapshot(snapshot) {
+        Ok(report) => {
+            let timeline = report.runtime.native_timeline;
+            errors += timeline.map_or(0, |timeline| u64::from(timeline.event_cleanup.as_deref() != Some("released")));
+        }
+        Err(_) => errors += 1,
+    }
+    errors += u64::from(offload.collect().is_err());
+    drop(timing);
+    let report = offload.close(Duration::from_secs(1)).expect("closing reports, it does not fail");
+    let seen = ledger.seen();
+    assert_eq!(seen.created_bytes(), report.quarantined_bytes, "memory that is left is memory that is reported: {report:?}");
+    errors += report.errors.len() as u64;
+    if errors == 0 {
+        seen.assert_balanced();
+    }
+    Outcome { calls: faulty.calls(), attached: true, errors, quarantined_bytes: report.quarantined_bytes }
+}
+
+fn every_call_fails_once(component: &dyn Fn() -> Component, diagnostics: bool) {
+    let clean = life(component(), diagnostics, Script::default());
+    assert_eq!((clean.errors, clean.quarantined_bytes), (0, 0));
+    assert!(clean.calls > 60, "{} calls", clean.calls);
+    let (mut refused_to_attach, mut quarantined, mut survived) = (0, 0, 0);
+    for k in 1..=clean.calls {
+        for kind in [DriverErrorKind::OutOfMemory, DriverErrorKind::Other(999)] {
+            for and_all_later in [false, true] {
+                let outcome =
+                    life(component(), diagnostics, Script { fail_call: Some((k, kind)), and_all_later, ..Script::default() });
+                refused_to_attach += u64::from(!outcome.attached);
+                quarantined += u64::from(outcome.quarantined_bytes > 0);
+                survived += u64::from(outcome.attached && outcome.quarantined_bytes == 0);
+            }
+        }
+    }
+    assert!(refused_to_attach > 0 && quarantined > 0 && survived > 0, "{refused_to_attach} {quarantined} {survived}");
+}
+
+#[test]
+fn every_call_fails_once_with_all_diagnostics_off() {
+    every_call_fails_once(&|| tiny::component(4), false);
+}
+
+#[test]
+fn every_call_fails_once_with_timer_and_timeline_on() {
+    every_call_fails_once(&|| tiny::component(4), true);
+}
+
+#[test]
+fn every_call_fails_once_with_a_mapped_and_registered_source() {
+    let folder = scratch("faults");
+    let path = tiny::checkpoint(folder.path(), 4);
+    every_call_fails_once(&|| tiny::component_of(&path), false);
+}
+
+fn script(answers: &[(&'static str, &[Option<DriverErrorKind>])]) -> Script {
+    let by_name: BTreeMap<_, _> =
+        answers.iter().map(|(name, answers)| (*name, answers.iter().copied().collect::<VecDeque<_>>())).collect();
+    Script { by_name, ..Script::default() }
+}
+
+fn arena(script: Script, pages: u64) -> (Arc<Ledger>, Arc<MappingBook>, Arena) {
+    let ledger = Ledger::over(Faulty::new(host(), script), pages * PAGE);
+    let book = Arc::new(MappingBook::default());
+    let driver: Arc<dyn Driver> = Arc::<Ledger>::clone(&ledger);
+    let arena = Arena::reserve(driver, Arc::clone(&book), pages * PAGE, PAGE, pages * PAGE).expect("reserved");
+    (ledger, book, arena)
+}
+
+/// C13: access answers "not ready" twice while there is memory; after bounded, counted synchronisations it works.
+#[test]
+fn access_that_is_not_ready_is_tried_again_and_counted() {
+    let not_ready = Some(DriverErrorKind::NotReady);
+    let (ledger, book, mut arena) = arena(script(&[("memory_set_access", &[not_ready, not_ready, None])]), 1);
+    assert_eq!(arena.fault(0..PAGE).expect("works in the end"), Admission::Granted);
+    assert_eq!((book.access_retry_syncs.get(), book.access_retry_failed_syncs.get()), (2, 0));
+    assert_eq!((ledger.seen().calls["memory_set_access"], ledger.seen().calls["context_synchronize"]), (3, 2));
+    assert_eq!(arena.levels().resident_bytes, PAGE);
+    arena.release().expect("given back");
+    ledger.seen().assert_balanced();
+}
+
+#[test]
+fn access_that_never_gets_ready_is_given_up_and_nothing_is_left() {
+    let (ledger, book, mut arena) = arena(script(&[("memory_set_access", &[Some(DriverErrorKind::NotReady); 20])]), 1);
+    assert_eq!(arena.fault(0..PAGE).expect_err("bounded").kind, DriverErrorKind::NotReady);
+    assert_eq!(book.access_retry_syncs.get(), u64::from(ddo_recorder::limits::MAX_ACCESS_RETRIES));
+    assert_eq!(ledger.seen().mapped_bytes, 0);
+    arena.release().expect("given back");
+    ledger.seen().assert_balanced();
+}
+
+/// C14: the second piece of memory cannot be created; the first is taken back, and a later try works.
+#[test]
+fn memory_created_before_a_failure_is_taken_back() {
+    let (ledger, _, mut arena) = arena(script(&[("memory_create", &[None, Some(DriverErrorKind::OutOfMemory)])]), 2);
+    assert_eq!(arena.fault(0..2 * PAGE).expect_err("no memory").kind, DriverErrorKind::OutOfMemory);
+    let calls = ledger.seen().calls;
+    assert_eq!((calls["memory_create"], calls["memory_unmap"], calls["memory_release"]), (2, 1, 1));
+    assert_eq!((arena.levels().resident_bytes, ledger.seen().mapped_bytes), (0, 0));
+    assert_eq!(arena.fault(0..2 * PAGE).expect("the later try"), Admission::Granted);
+    assert_eq!(arena.levels().resident_bytes, 2 * PAGE);
+    arena.release().expect("given back");
+    ledger.seen().assert_balanced();
+}
+
+/// C16: a cap on registered bytes is no failure, says its numbers, and later calls work.
+#[test]
+fn a_cap_on_registration_is_a_counted_fallback() {
+    use ddo_recorder::memory::{Checkpoint, Registrations, SourceKind, Sources};
+    let folder = scratch("registration");
+    let path = tiny::checkpoint(folder.path(), 4);
+    let checkpoint = Checkpoint::open(&path).expect("a checkpoint");
+    let length = std::fs::metadata(&path).expect("the file").len();
+    let options = HostOptions { registration_limit_bytes: Some(length - 1), page_bytes: PAGE, ..HostOptions::default() };
+    let ledger = Ledger::new(options, 0);
+    let sources =
+        Sources::open(Some(&checkpoint), std::slice::from_ref(&(0..length)), Vec::new(), SourceKind::Mapped).expect("mapped");
+    let mut registrations = Registrations::new(Arc::<Ledger>::clone(&ledger));
+    registrations.register(&sources, std::slice::from_ref(&(0..0)));
+    assert!(!ledger.seen().calls.contains_key("host_register"), "a stretch without bytes is left alone");
+    registrations.register(&sources, std::slice::from_ref(&(0..length)));
+    let refused = registrations.refused().expect("over the cap");
+    assert!(refused.contains(&length.to_string()) && refused.contains(&(length - 1).to_string()), "{refused}");
+    assert_eq!(registrations.registered_bytes(), 0);
+    let empty = ddo_recorder::driver::HostBytes::new(Arc::new(vec![0u8; 8]), 8, 0).expect("an empty range");
+    let error = ledger.host_register(&empty, ddo_recorder::driver::HostAccess::ReadOnly).expect_err("0 bytes");
+    assert_eq!(error.kind, DriverErrorKind::InvalidValue);
+    let small = ddo_recorder::driver::HostBytes::new(Arc::new(vec![0u8; 8]), 0, 8).expect("a range");
+    let id = ledger.host_register(&small, ddo_recorder::driver::HostAccess::ReadOnly).expect("nothing sticks");
+    ledger.host_unregister(id).expect("ended");
+
+    // The whole runtime under the same cap: unregistered, and right.
+    let driver: Arc<dyn Driver> = Arc::<Ledger>::clone(&Ledger::new(
+        HostOptions { registration_limit_bytes: Some(0), page_bytes: PAGE, ..HostOptions::default() },
+        2 * PAGE,
+    ));
+    let config = OffloadConfig { ceiling: Ceiling::Bytes(2 * PAGE), ..OffloadConfig::new(driver) };
+    let offload = enable_offload(tiny::component_of(&path), config).expect("attached");
+    let state = Arc::new(Mutex::new(1));
+    for unit in 0..4 {
+        tiny::submit(&offload, unit, &state, Duration::ZERO).expect("submitted");
+    }
+    offload.wait_idle().expect("idle");
+    assert_eq!(*state.lock().expect("jobs do not panic"), tiny::reference(&[0, 1, 2, 3]));
+    let report = offload.metrics_snapshot(SnapshotOptions::default()).expect("a report");
+    assert_eq!(report.runtime.vmm.expect("attached").fast_mapped_source_registered_bytes, Some(0));
+    offload.close(Duration::from_secs(1)).expect("closes");
+}
