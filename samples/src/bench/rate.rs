@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Segments that are copied, at most.
 const SEGMENTS: u64 = 32;
 /// Times that they are copied; the fastest counts, since nothing makes a link faster than it is.
-const ROUNDS: u64 = 5;
+const ROUNDS: u64 = 10;
 
 /// Bytes a second of copies from the registered file.
 ///
@@ -21,7 +21,7 @@ const ROUNDS: u64 = 5;
 /// The driver's, or the file cannot be mapped.
 ///
 /// # Cost
-/// Copies at most 10 GiB.
+/// Copies at most 20 GiB.
 pub(super) fn link_rate(driver: &dyn Driver, path: &Path) -> Result<f64, Error> {
     let io = |source| Error::Io { action: "map", path: path.to_path_buf(), source };
     let mapped = SourceFile::open(path).and_then(|file| file.map()).map_err(io)?;

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// By id: CUDA's handle.
-    physical: BTreeMap<PhysicalId, u64>,
+    /// By id: CUDA's handle and the size in bytes.
+    physical: BTreeMap<PhysicalId, (u64, u64)>,
     ledger: Ledger,
     registered: Registered,
     leases: BTreeMap<RegistrationId, HostBytes>,
@@ -111,25 +111,29 @@ impl Memory {
 
     pub(super) fn create(&self, bytes: u64) -> DriverResult<PhysicalId> {
         self.context.make_current("memory_create")?;
-        let (bytes, properties) = (size("memory_create", bytes)?, properties(&self.context));
+        let (whole, properties) = (size("memory_create", bytes)?, properties(&self.context));
         let mut handle = 0;
         // SAFETY: both pointers are to live values of the right type; the context is current.
-        let answer = unsafe { sys::cuMemCreate(&mut handle, bytes, &properties, 0) };
+        let answer = unsafe { sys::cuMemCreate(&mut handle, whole, &properties, 0) };
         check("memory_create", "cuMemCreate", answer)?;
         let mut state = self.state();
         state.next += 1;
         let id = PhysicalId(state.next);
-        state.physical.insert(id, handle);
+        state.physical.insert(id, (handle, bytes));
         Ok(id)
     }
 
-    fn physical(&self, call: &'static str, id: PhysicalId) -> DriverResult<u64> {
+    fn physical(&self, call: &'static str, id: PhysicalId) -> DriverResult<(u64, u64)> {
         let handle = self.state().physical.get(&id).copied();
         handle.ok_or_else(|| invalid(call, format!("memory {} does not exist", id.0)))
     }
 
     pub(super) fn map(&self, address: DeviceAddress, bytes: u64, memory: PhysicalId) -> DriverResult<()> {
-        let handle = self.physical("memory_map", memory)?;
+        let (handle, there) = self.physical("memory_map", memory)?;
+        if bytes > there {
+            // CUDA calls this "not supported", which says less.
+            return Err(invalid("memory_map", format!("{bytes} bytes asked for; memory {} has {there}", memory.0)));
+        }
         self.context.make_current("memory_map")?;
         let whole = size("memory_map", bytes)?;
         // SAFETY: the handle was created by this driver and not released; CUDA refuses addresses that are not reserved.
@@ -162,7 +166,7 @@ impl Memory {
     }
 
     pub(super) fn release(&self, memory: PhysicalId) -> DriverResult<()> {
-        let handle = self.physical("memory_release", memory)?;
+        let (handle, _) = self.physical("memory_release", memory)?;
         self.context.make_current("memory_release")?;
         // SAFETY: the handle was created by this driver and is released once: it leaves the table on success.
         check("memory_release", "cuMemRelease", unsafe { sys::cuMemRelease(handle) })?;
