@@ -44,6 +44,16 @@ pub const MAX_CHECKPOINT_NOTES: usize = 1000;
 pub const MAX_ACCESS_RETRIES: u32 = 4;
 /// Bytes registered at a time: whole segments, so that a refusal loses little.
 pub const REGISTRATION_SEGMENT_BYTES: u64 = 64 << 20;
+/// Oldest CUDA version that a driver must support, as CUDA writes it (1000 x major + 10 x minor): the first with every function used.
+pub const MIN_CUDA_DRIVER_VERSION: i32 = 12_080;
+/// Step of the clock behind CUDA's events, in seconds, as the driver interface documents it for `cuEventElapsedTime`.
+pub const CUDA_EVENT_RESOLUTION_SECONDS: f64 = 0.5e-6;
+/// Failures in destructors that a driver keeps; later ones say nothing new.
+pub const MAX_STORED_ERRORS: usize = 64;
+/// Workspace of matrix products, in bytes, one a stream: a fixed size keeps the choice of algorithm the same.
+pub const GEMM_WORKSPACE_BYTES: u64 = 32 << 20;
+/// Alignment that matrix products are told about, in bytes: that of every tensor in arena and slots.
+pub const GEMM_ALIGNMENT_BYTES: u64 = ARENA_ALIGNMENT_BYTES;
 /// Pause between two memory queries unless told otherwise.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 /// The shortest pause: below it the looking costs more than it shows.

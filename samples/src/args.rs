@@ -46,6 +46,12 @@ pub struct SampleArgs {
     /// The checkpoint: for minilm its folder or model.safetensors; for flux_shaped the file to use, made if it is missing.
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
+    /// Rows of the matrix products that flux_shaped computes on a cuda device; 0 folds the weights only.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=65_536))]
+    pub tokens: u64,
+    /// The least time that each unit's work of flux_shaped takes, in microseconds: slow kernels make late copies visible.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub slow_microseconds: u64,
     /// Size of flux_shaped: its bytes as a share of the full model's 9.97 GB of BF16 (twice that in F32).
     #[arg(long, value_name = "S", default_value = "0.001")]
     pub scale: ScaleArg,

@@ -8,13 +8,15 @@
 //! | [`minilm`] | How does a real sentence encoder compute, layer by layer? |
 //! | [`flux`] | What is the measured workload, at any scale? |
 //! | [`run`] | How does a sample run under the runtime, and is its result right? |
+//! | [`bench`] | How fast does the runtime stream, against what the machine could do? |
 //!
-//! Programs: `ddo-sample` runs one model; `ddo-demo` records and analyses one run from nothing.
+//! Programs: `ddo-sample` runs one model; `ddo-bench` measures; `ddo-demo` records and analyses one run from nothing.
 //!
 //! Invariants: the references never touch the runtime, so that equal bits mean that the runtime moved every byte right; weights
 //! are generated or fetched, never part of the source tree; the analyzer is a program to spawn, never a library to call.
 
 pub mod args;
+pub mod bench;
 pub mod flux;
 pub mod minilm;
 pub mod model;

@@ -121,6 +121,16 @@ impl PlainFile {
         &self.entries
     }
 
+    /// Where a tensor's bytes lie in the file: offset and length.
+    ///
+    /// # Errors
+    /// No such tensor.
+    pub fn place(&self, name: &str) -> Result<(u64, u64), PlainError> {
+        let entry = self.entries.get(name).ok_or_else(|| PlainError::Missing { path: self.path.clone(), name: name.into() })?;
+        let [start, end] = entry.data_offsets;
+        Ok((self.data_start + start, end - start))
+    }
+
     /// Reads one F32 or BF16 tensor of a known shape as F32.
     ///
     /// # Errors

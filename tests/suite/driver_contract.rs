@@ -1,7 +1,7 @@
 //! One contract for every driver: host threaded, stepped and interleaved, and cuda where a device exists.
 
 use crate::support::ffi;
-use ddo_recorder::driver::{Driver, HostAccess, HostBytes, HostMode, Priority, Timed};
+use ddo_recorder::driver::{CudaDriver, CudaOptions, Driver, HostAccess, HostBytes, HostMode, Priority, Timed};
 use ddo_recorder::meter::SystemClock;
 use ddo_recorder::{DriverErrorKind, HostDriver, HostOptions};
 use std::process::Command;
@@ -18,6 +18,13 @@ fn drivers() -> Vec<(String, Arc<dyn Driver>)> {
         timed.measure(true);
         drivers.push((format!("{mode:?}"), host));
         drivers.push((format!("timed {mode:?}"), timed));
+    }
+    match CudaDriver::open(CudaOptions::default()) {
+        Ok(cuda) => drivers.push(("cuda".into(), cuda)),
+        Err(error) => {
+            assert!(std::env::var_os("DDO_CUDA").is_none(), "DDO_CUDA is set: {error}");
+            eprintln!("no cuda: {error}");
+        }
     }
     drivers
 }

@@ -1,6 +1,7 @@
 //! Work that a host hands to a stream, and the views it may read.
 
 use super::DeviceAddress;
+use super::cuda::CudaContext;
 use crate::limits::{MAX_JOB_FAILURES, MAX_RANK};
 use crate::plan::checkpoint::Dtype;
 use std::fmt::{self, Debug};
@@ -45,6 +46,11 @@ impl HostBytes {
     /// Number of bytes.
     pub fn bytes(&self) -> u64 {
         self.range.len() as u64
+    }
+
+    /// Names the owner while any lease on it lives; `None` for bytes that are only counted.
+    pub(super) fn owner_address(&self) -> Option<usize> {
+        self.owner.as_ref().map(|owner| Arc::as_ptr(owner).cast::<()>() as usize)
     }
 }
 
@@ -117,7 +123,8 @@ impl Grant {
         Grant { address, bytes }
     }
 
-    fn covers(&self, view: &View) -> bool {
+    /// Whether the view lies inside.
+    pub(super) fn covers(&self, view: &View) -> bool {
         let start = view.pointer.0;
         start >= self.address.0
             && start.checked_add(view.bytes).is_some_and(|end| end <= self.address.0.saturating_add(self.bytes))
@@ -135,6 +142,12 @@ impl JobError {
     /// A failure with its reason.
     pub fn new(reason: impl Into<String>) -> JobError {
         JobError { reason: reason.into() }
+    }
+}
+
+impl From<super::DriverError> for JobError {
+    fn from(error: super::DriverError) -> JobError {
+        JobError::new(error.to_string())
     }
 }
 
@@ -179,6 +192,9 @@ impl HostContext {
 /// Work that runs on the host.
 type HostWork = Box<dyn FnOnce(&HostContext) -> Result<(), JobError> + Send>;
 
+/// Work that queues kernels on a CUDA stream.
+type CudaWork = Box<dyn FnOnce(&CudaContext) -> Result<(), JobError> + Send>;
+
 /// Work for a stream.
 #[non_exhaustive]
 pub enum Job {
@@ -189,6 +205,8 @@ pub enum Job {
         /// The least time it is to take, for imitating a device; zero for as long as it takes.
         lasting: Duration,
     },
+    /// Runs at once on the launching thread and queues its kernels on the CUDA stream.
+    Cuda(CudaWork),
 }
 
 impl Job {
@@ -197,11 +215,18 @@ impl Job {
         Job::Host { work: Box::new(work), lasting: Duration::ZERO }
     }
 
-    /// The same work, lasting at least as long as a device would need; exactly as long in virtual time.
+    /// Work that queues kernels on a CUDA stream. It runs on the launching thread, inside the launch.
+    pub fn cuda(work: impl FnOnce(&CudaContext) -> Result<(), JobError> + Send + 'static) -> Job {
+        Job::Cuda(Box::new(work))
+    }
+
+    /// The same work, lasting at least as long as a device would need; exactly as long in virtual time. Work for a real
+    /// device takes the time that it takes.
     #[must_use]
     pub fn lasting(self, least: Duration) -> Job {
         match self {
             Job::Host { work, .. } => Job::Host { work, lasting: least },
+            other => other,
         }
     }
 }
@@ -210,6 +235,7 @@ impl Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Job::Host { lasting, .. } => write!(f, "Job::Host(at least {lasting:?})"),
+            Job::Cuda(_) => write!(f, "Job::Cuda"),
         }
     }
 }
@@ -260,19 +286,42 @@ impl Launch {
     pub(crate) fn lasting(&self) -> Duration {
         match &self.job {
             Job::Host { lasting, .. } => *lasting,
+            Job::Cuda(_) => Duration::ZERO,
         }
     }
 
     /// Runs host work; a panic in it becomes a failure. `backed` says whether device memory holds bytes.
     pub(crate) fn run_host(self, backed: bool) {
         let Launch { job, grants, unit, failures } = self;
-        let Job::Host { work, .. } = job;
-        let context = HostContext { grants, backed };
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&context)));
-        match outcome {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => failures.push(&unit, error.to_string()),
-            Err(_) => failures.push(&unit, "it panicked".to_string()),
+        let outcome = match job {
+            Job::Host { work, .. } => guarded(|| work(&HostContext { grants, backed })),
+            Job::Cuda(_) => Err(CUDA_ONLY.to_string()),
+        };
+        if let Err(reason) = outcome {
+            failures.push(&unit, reason);
         }
+    }
+
+    /// Runs CUDA work on this thread; a panic in it becomes a failure.
+    pub(super) fn run_cuda(self, context: impl FnOnce(Vec<Grant>) -> CudaContext) {
+        let Launch { job, grants, unit, failures } = self;
+        let outcome = match job {
+            Job::Cuda(work) => guarded(|| work(&context(grants))),
+            Job::Host { .. } => Err("host work needs the host driver".to_string()),
+        };
+        if let Err(reason) = outcome {
+            failures.push(&unit, reason);
+        }
+    }
+}
+
+/// Why the host driver declines CUDA work.
+pub(super) const CUDA_ONLY: &str = "CUDA work needs the CUDA driver";
+
+fn guarded(work: impl FnOnce() -> Result<(), JobError>) -> Result<(), String> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it panicked".to_string()),
     }
 }

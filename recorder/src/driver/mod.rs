@@ -7,12 +7,14 @@
 //! it has run.
 
 pub mod compute;
+pub mod cuda;
 mod faulty;
 mod file;
 pub mod host;
 mod job;
 mod timed;
 
+pub use cuda::{CudaContext, CudaDriver, CudaOptions};
 pub use faulty::{Faulty, Script};
 pub use file::{FileIdentity, MappedFile, SourceFile};
 pub use host::{HostDriver, HostMode, HostOptions};

@@ -12,18 +12,20 @@ use crate::flux::{
 use ddo_recorder::{Checkpoint, Component, Job, UnitId, View};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Seed of the weights; any would do, one keeps checkpoints shared between programs.
-const SEED: u64 = 1;
+pub(crate) const SEED: u64 = 1;
 
 /// Where the checkpoint of a scale lies unless a path is given.
-fn default_path(target_dir: &Path, width: usize) -> PathBuf {
-    target_dir.join("models").join(format!("flux_shaped-{width}-f32.safetensors"))
+pub fn default_path(target_dir: &Path, width: usize, dtype: Dtype) -> PathBuf {
+    let dtype = dtype.name().to_ascii_lowercase();
+    target_dir.join("models").join(format!("flux_shaped-{width}-{dtype}.safetensors"))
 }
 
 /// Runs the steps asked for, making the checkpoint first if it is missing.
 pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunError> {
-    let path = args.model.clone().unwrap_or_else(|| default_path(target_dir, width_for_scale(args.scale.0)));
+    let path = args.model.clone().unwrap_or_else(|| default_path(target_dir, width_for_scale(args.scale.0), Dtype::F32));
     let made = make_checkpoint(&path, args.scale.0, Dtype::F32, SEED)?;
     let want = resident(&path, made.width)?;
     let checkpoint = Checkpoint::open(&path)?;
@@ -33,11 +35,12 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
         .into_iter()
         .map(|block| session.unit(&block.name).map(|unit| (unit.id, Arc::new(block))))
         .collect::<Result<_, _>>()?;
+    let least = Duration::from_micros(args.slow_microseconds);
     let state = Arc::new(Mutex::new(Vec::new()));
     for step in 0..args.steps {
         *state.lock().unwrap_or_else(PoisonError::into_inner) = initial_state();
         for (unit, block) in &blocks {
-            submit_block(&session, *unit, block, &state)?;
+            submit_block(&session, *unit, block, &state, least)?;
         }
         session.end_step(step)?;
         session.wait()?;
@@ -48,7 +51,13 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
 }
 
 /// Pins a block and submits its job.
-fn submit_block(session: &Session, unit: UnitId, block: &Arc<FluxUnit>, state: &Arc<Mutex<Vec<f32>>>) -> Result<(), RunError> {
+fn submit_block(
+    session: &Session,
+    unit: UnitId,
+    block: &Arc<FluxUnit>,
+    state: &Arc<Mutex<Vec<f32>>>,
+    least: Duration,
+) -> Result<(), RunError> {
     let offload = &session.offload;
     let guard = offload.unit(unit)?;
     let views: Vec<View> = block.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
@@ -60,6 +69,6 @@ fn submit_block(session: &Session, unit: UnitId, block: &Arc<FluxUnit>, state: &
         flux_unit(&weights, &mut state.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     });
-    offload.launch(offload.compute_stream(), guard, job)?;
+    offload.launch(offload.compute_stream(), guard, job.lasting(least))?;
     Ok(())
 }

@@ -8,9 +8,10 @@
 use super::{Outcome, RunError};
 use crate::args::{SampleArgs, SourceArg};
 use ddo_recorder::{
-    Component, ExecutionTimer, HostDriver, HostOptions, JournalOptions, MetricsJournal, Offload, OffloadConfig, RecordRun,
-    SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
+    Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, MetricsJournal, Offload, OffloadConfig,
+    RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a close may wait for work that is in flight.
@@ -31,10 +32,10 @@ struct Recording {
 }
 
 impl Session {
-    /// Puts the component under the runtime as the command line asks, and starts recording if a wrapper is there.
+    /// Puts the component under the runtime on the host driver, as the command line asks.
     ///
     /// # Errors
-    /// The runtime declines, or the recording's folder cannot be made.
+    /// See [`Session::open_on`].
     pub fn open(name: &str, component: Component, args: &SampleArgs) -> Result<Session, RunError> {
         let driver = HostDriver::new(HostOptions {
             page_bytes: args.page_kib.0 << 10,
@@ -42,6 +43,14 @@ impl Session {
             ..HostOptions::default()
         })
         .map_err(ddo_recorder::Error::from)?;
+        Session::open_on(driver, name, component, args)
+    }
+
+    /// Puts the component under the runtime as the command line asks, and starts recording if a wrapper is there.
+    ///
+    /// # Errors
+    /// The runtime declines, or the recording's folder cannot be made.
+    pub fn open_on(driver: Arc<dyn Driver>, name: &str, component: Component, args: &SampleArgs) -> Result<Session, RunError> {
         let source = match args.source {
             SourceArg::Auto => SourceChoice::Auto,
             SourceArg::Mapped => SourceChoice::Mapped,
@@ -106,6 +115,7 @@ impl Session {
             managed_bytes,
             ceiling_bytes: args.ceiling.resolve(managed_bytes)?,
             streamed_bytes_per_step: units.iter().filter(|unit| !unit.resident).map(|unit| unit.bytes).sum(),
+            device: None,
         };
         if let Some(recording) = self.recording {
             recording.finish(&self.offload)?;

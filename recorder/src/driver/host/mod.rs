@@ -19,9 +19,10 @@ mod registered;
 mod stepped;
 mod threaded;
 
+use super::job::CUDA_ONLY;
 use super::{
     DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostAccess, HostBytes,
-    HostContext, Launch, MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
+    HostContext, Job, Launch, MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
 };
 use crate::limits::{HOST_DEVICE_BYTES, HOST_PAGE_BYTES, SPARE_MAPPINGS};
 use crate::meter::Nanos;
@@ -251,6 +252,9 @@ impl Driver for HostDriver {
     }
 
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()> {
+        if matches!(launch.job, Job::Cuda(_)) {
+            return Err(DriverError::new("launch", DriverErrorKind::InvalidValue, CUDA_ONLY));
+        }
         self.executor.change(|machine| machine.enqueue("launch", stream, Op::Work(launch)))
     }
 }

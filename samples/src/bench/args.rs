@@ -1,0 +1,143 @@
+//! What did the command line of `ddo-bench` ask for?
+//!
+//! May use: `clap`, the samples' argument types.
+//!
+//! Invariants: every option has a default; what this build cannot do is refused before anything is made.
+
+use crate::args::{DriverKind, LinkRate, ScaleArg};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Measures the runtime; prints one JSON object a line.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "ddo-bench", version)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+/// What can be measured.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Bench {
+    /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
+    Stream(StreamArgs),
+}
+
+/// Where streamed weights are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchSource {
+    /// The checkpoint file, mapped and registered in place.
+    Mapped,
+    /// A private copy in host memory.
+    Cpu,
+    /// Retained pinned segments; not built.
+    Retained,
+    /// The staging ring alone; not built.
+    Ring,
+}
+
+/// Options of `stream`.
+#[derive(Clone, Debug, Args)]
+pub struct StreamArgs {
+    /// The device.
+    #[arg(long, value_enum, default_value_t = DriverKind::Host)]
+    pub driver: DriverKind,
+    /// Index of the device, for drivers that have several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: u32,
+    /// Device memory for weights, in GiB; 40 % of the managed bytes if it is not given.
+    #[arg(long, value_name = "G", value_parser = positive)]
+    pub ceiling_gib: Option<f64>,
+    /// Where streamed weights are read from.
+    #[arg(long, value_enum, default_value_t = BenchSource::Mapped)]
+    pub source: BenchSource,
+    /// Rows of the matrix products on a cuda device; 0 folds the weights only.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=65_536))]
+    pub tokens: u64,
+    /// Steps in a repeat.
+    #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub steps: u64,
+    /// Repeats, each timed as a whole.
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub repeats: u64,
+    /// Execution slots for streamed units.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=64))]
+    pub slots: u64,
+    /// Size of the model as a share of the full one; 1 on cuda and 0.001 on the host if it is not given.
+    #[arg(long, value_name = "S")]
+    pub scale: Option<ScaleArg>,
+    /// Rate of the host driver's imitated link in 10^9 bytes a second; unlimited if it is not given.
+    #[arg(long, value_name = "R")]
+    pub link_gb_per_second: Option<LinkRate>,
+    /// Host memory that may be registered, in GiB; not built: the runtime registers what the device accepts.
+    #[arg(long, value_name = "R", value_parser = positive)]
+    pub registered_gib: Option<f64>,
+    /// The checkpoint file, made if it is missing.
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if value > 0.0 && value <= 1_048_576.0 {
+        Ok(value)
+    } else {
+        Err(format!("{text} is outside the range; it must be above 0, at most 1048576"))
+    }
+}
+
+impl StreamArgs {
+    /// The scale asked for, or the driver's default.
+    pub fn scale(&self) -> f64 {
+        let default = if self.driver == DriverKind::Cuda { 1.0 } else { 0.001 };
+        self.scale.map_or(default, |scale| scale.0)
+    }
+
+    /// What cannot be combined or is not built: the option and the reason.
+    pub fn refusal(&self) -> Option<(&'static str, &'static str)> {
+        let built = "the runtime streams from `mapped` files and `cpu` memory";
+        match self.driver {
+            _ if self.source == BenchSource::Retained => Some(("--source retained", built)),
+            _ if self.source == BenchSource::Ring => Some(("--source ring", built)),
+            _ if self.registered_gib.is_some() => Some(("--registered-gib", "the runtime has no ceiling for registered bytes")),
+            DriverKind::Host if self.device != 0 => Some(("--device", "the host driver has one device, 0")),
+            DriverKind::Host if self.tokens != 0 => Some(("--tokens", "matrix products are computed on a cuda device")),
+            DriverKind::Cuda if self.link_gb_per_second.is_some() => {
+                Some(("--link-gb-per-second", "the link of a cuda device is a real one"))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(line: &[&str]) -> StreamArgs {
+        let line = ["ddo-bench", "stream"].iter().chain(line);
+        let Bench::Stream(args) = BenchArgs::try_parse_from(line).expect("all known").bench;
+        args
+    }
+
+    #[test]
+    fn defaults_and_refusals() {
+        let args = stream(&[]);
+        assert_eq!((args.scale(), args.repeats, args.steps, args.refusal()), (0.001, 5, 10, None));
+        assert_eq!(stream(&["--driver", "cuda"]).scale(), 1.0);
+        for (line, option) in [
+            (&["--source", "retained"][..], "--source retained"),
+            (&["--source", "ring"], "--source ring"),
+            (&["--registered-gib", "4"], "--registered-gib"),
+            (&["--tokens", "8"], "--tokens"),
+            (&["--device", "1"], "--device"),
+            (&["--driver", "cuda", "--link-gb-per-second", "1"], "--link-gb-per-second"),
+        ] {
+            assert_eq!(stream(line).refusal().map(|(option, _)| option), Some(option));
+        }
+        for bad in [["--ceiling-gib", "0"], ["--ceiling-gib", "nan"], ["--steps", "0"], ["--scale", "-1"]] {
+            assert!(BenchArgs::try_parse_from(["ddo-bench", "stream"].iter().chain(&bad)).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! How fast does the runtime stream, against what the machine could do? Each measurement is one JSON object a line.
+//!
+//! | file | its question |
+//! |---|---|
+//! | `args` | what did the command line of `ddo-bench` ask for? |
+//! | `line` | what does a measurement look like, and on which machine was it taken? |
+//! | `rate` | how fast do registered file bytes reach the device? |
+//! | `workload` | what is run: the generated model on either driver? |
+//! | `stream` | how long does a step take, and what is its floor? |
+//!
+//! May use: the recorder's embeddable interface, the samples' workload.
+//!
+//! Invariants: the floor's terms are measured in the same process before the run, or supplied and labelled so; a result that is
+//! not the right one ends the benchmark; nothing here is ever a test with a time limit.
+
+mod args;
+mod line;
+mod rate;
+mod stream;
+mod workload;
+
+pub use args::{Bench, BenchArgs, BenchSource, StreamArgs};
+pub use line::{Line, Machine, Terms};
+pub use stream::{Floor, stream};

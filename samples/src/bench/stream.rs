@@ -1,0 +1,186 @@
+//! How long does a step take, and what is its floor?
+//!
+//! May use: the workload, the link's rate, the recorder's embeddable interface.
+//!
+//! Invariants: B and C are measured before the run in the same process (B on the host driver is the supplied rate); a step is timed
+//! over a whole repeat, from idle compute to idle compute; the first steps, which learn the order, are not timed.
+
+use super::workload::{Prepared, Workload};
+use super::{BenchSource, Line, Machine, StreamArgs, Terms, rate};
+use crate::args::DriverKind;
+use crate::run::RunError;
+use ddo_recorder::{Ceiling, Checkpoint, Component, Offload, OffloadConfig, SourceChoice, UnitId, enable_offload};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Steps before the first timed one: one learns the order, one fills the pipeline.
+const WARM_STEPS: u64 = 2;
+/// How long a close may wait.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The least time that a step could take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Floor {
+    /// C: seconds with every weight resident.
+    pub resident_seconds: f64,
+    /// B: bytes a second over the link; `None` where it is not known.
+    pub link_bytes_per_second: Option<f64>,
+}
+
+impl Floor {
+    /// `max(C, bytes / B)`; `None` where B is not known and bytes must move.
+    pub fn seconds(&self, bytes: u64) -> Option<f64> {
+        match self.link_bytes_per_second {
+            Some(rate) => Some(self.resident_seconds.max(bytes as f64 / rate)),
+            None if bytes == 0 => Some(self.resident_seconds),
+            None => None,
+        }
+    }
+}
+
+/// Runs the benchmark; `print` is called with each line as it is measured.
+///
+/// # Errors
+/// See [`RunError`]; a wrong result is one of them.
+///
+/// # Cost
+/// Runs the workload (2 + steps) x 2 + steps x repeats times; may make a checkpoint.
+pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)) -> Result<(), RunError> {
+    if let Some((option, reason)) = args.refusal() {
+        let driver = if args.driver == DriverKind::Cuda { "cuda" } else { "host" };
+        return Err(RunError::NotWithDriver { option, driver, reason });
+    }
+    let mut prepared = Prepared::new(args, target_dir)?;
+    let machine = Machine::of(&*prepared.driver);
+    let link = match args.driver {
+        DriverKind::Cuda => Some(rate::link_rate(&*prepared.driver, &prepared.path)?),
+        DriverKind::Host => args.link_gb_per_second.map(|rate| rate.0 as f64),
+    };
+    let resident_seconds = resident_step(&mut prepared, args)?;
+    let floor = Floor { resident_seconds, link_bytes_per_second: link };
+    let offload = attach(&prepared, args, None)?;
+    let units = prepared.workload.units(&offload)?;
+    let managed: u64 = offload.units().iter().map(|unit| unit.bytes).sum();
+    let streamed: u64 = offload.units().iter().filter(|unit| !unit.resident).map(|unit| unit.bytes).sum();
+    let ceiling = ceiling_bytes(args, managed);
+    let must_stream = managed.saturating_sub(ceiling);
+    let terms = Terms {
+        resident_seconds: Some(resident_seconds),
+        link_bytes_per_second: link,
+        link: match (args.driver, link) {
+            (_, None) => "unknown",
+            (DriverKind::Cuda, _) => "measured",
+            (DriverKind::Host, _) => "supplied",
+        },
+        must_stream_bytes: must_stream,
+        streamed_bytes: streamed,
+        plan_floor_seconds: floor.seconds(streamed),
+        spread_seconds: None,
+    };
+    let line = |seconds: f64, repeat: serde_json::Value, spread_seconds| Line {
+        bench: "stream",
+        setting: setting(args, ceiling, managed, repeat),
+        seconds: Some(seconds),
+        floor_seconds: floor.seconds(must_stream),
+        ratio: floor.seconds(must_stream).map(|floor| seconds / floor),
+        bytes: Some(streamed),
+        rate: Some(streamed as f64 / seconds),
+        unit: "bytes/s",
+        peer: None,
+        terms: Terms { spread_seconds, ..terms.clone() },
+        machine: machine.clone(),
+    };
+    timed_steps(&mut prepared.workload, &offload, &units, WARM_STEPS)?;
+    let mut all = Vec::new();
+    for repeat in 0..args.repeats {
+        let seconds = timed_steps(&mut prepared.workload, &offload, &units, args.steps)?;
+        all.push(seconds);
+        print(&line(seconds, repeat.into(), None));
+    }
+    close(&offload)?;
+    all.sort_by(f64::total_cmp);
+    if let (Some(high), Some(low), Some(least), Some(most)) =
+        (all.get(all.len() / 2), all.get((all.len() - 1) / 2), all.first(), all.last())
+    {
+        let median = (low + high) / 2.0;
+        print(&line(median, "median".into(), Some([median, *least, *most])));
+    }
+    Ok(())
+}
+
+fn setting(args: &StreamArgs, ceiling: u64, managed: u64, repeat: serde_json::Value) -> serde_json::Value {
+    serde_json::json!({
+        "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },
+        "source": if args.source == BenchSource::Cpu { "cpu" } else { "mapped" },
+        "ceiling_bytes": ceiling,
+        "managed_bytes": managed,
+        "tokens": args.tokens,
+        "steps": args.steps,
+        "slots": args.slots,
+        "scale": args.scale(),
+        "residency_mode": "classic",
+        "repeat": repeat,
+    })
+}
+
+fn ceiling_bytes(args: &StreamArgs, managed: u64) -> u64 {
+    args.ceiling_gib.map_or(managed / 5 * 2, |gib| (gib * (1u64 << 30) as f64) as u64)
+}
+
+fn attach(prepared: &Prepared, args: &StreamArgs, ceiling: Option<Ceiling>) -> Result<Offload, RunError> {
+    let component = Component::from_checkpoint("transformer", &Checkpoint::open(&prepared.path)?, |_| None)?;
+    let asked = args.ceiling_gib.map_or(Ceiling::Percent(40.0), |gib| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64));
+    let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
+    let config = OffloadConfig::new(std::sync::Arc::clone(&prepared.driver));
+    let config = OffloadConfig { ceiling: ceiling.unwrap_or(asked), source, slots: args.slots, ..config };
+    Ok(enable_offload(component, config)?)
+}
+
+/// C: seconds of a step with every weight resident, after the steps that bring them there.
+fn resident_step(prepared: &mut Prepared, args: &StreamArgs) -> Result<f64, RunError> {
+    let offload = attach(prepared, args, Some(Ceiling::Bytes(u64::MAX)))?;
+    let units = prepared.workload.units(&offload)?;
+    timed_steps(&mut prepared.workload, &offload, &units, WARM_STEPS)?;
+    let seconds = timed_steps(&mut prepared.workload, &offload, &units, args.steps)?;
+    close(&offload)?;
+    Ok(seconds)
+}
+
+/// Runs steps and compares their results; seconds of one.
+fn timed_steps(workload: &mut Workload, offload: &Offload, units: &[UnitId], steps: u64) -> Result<f64, RunError> {
+    workload.reset()?;
+    let start = Instant::now();
+    for step in 0..steps {
+        workload.submit(offload, units, step)?;
+        offload.mark_step()?;
+    }
+    offload.wait_stream(offload.compute_stream())?;
+    let seconds = start.elapsed().as_secs_f64() / steps.max(1) as f64;
+    workload.compare(steps)?;
+    Ok(seconds)
+}
+
+fn close(offload: &Offload) -> Result<(), RunError> {
+    let closed = offload.close(CLOSE_DEADLINE)?;
+    match closed.errors.first() {
+        None => Ok(()),
+        Some(first) => {
+            let (first, count) = (first.clone(), closed.errors.len());
+            Err(RunError::Close { first, count, quarantined_bytes: closed.quarantined_bytes })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_is_the_larger_of_compute_and_copies() {
+        let floor = Floor { resident_seconds: 0.1, link_bytes_per_second: Some(50e9) };
+        assert_eq!(floor.seconds(1_000_000_000), Some(0.1));
+        assert_eq!(floor.seconds(10_000_000_000), Some(0.2));
+        let unknown = Floor { link_bytes_per_second: None, ..floor };
+        assert_eq!((unknown.seconds(0), unknown.seconds(1)), (Some(0.1), None));
+    }
+}

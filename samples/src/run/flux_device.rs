@@ -1,0 +1,92 @@
+//! How does the generated workload run on a cuda device? One job a block, every step compared with plain reads of the file.
+//!
+//! May use: the session, the device's work, the expected folds.
+//!
+//! Invariants: the folds are compared with a reference that never touches the runtime; the last activation, if there is one, with a
+//! run of the same work with every weight resident; the device's memory is read while units are in flight.
+
+use super::device_work::DeviceWork;
+use super::expected::expected_folds;
+use super::{DeviceUse, Outcome, RunError, Session, default_path};
+use crate::args::SampleArgs;
+use crate::flux::{Dtype, Made, exact_scale, make_checkpoint, width_for_scale};
+use ddo_recorder::driver::{CudaDriver, CudaOptions};
+use ddo_recorder::{Checkpoint, Component, Driver, OffloadConfig, enable_offload};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long closing the reference run may take.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Runs the steps asked for, making the checkpoint first if it is missing.
+pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunError> {
+    let driver = CudaDriver::open(CudaOptions { device: args.device }).map_err(RunError::NoCuda)?;
+    let path = args.model.clone().unwrap_or_else(|| default_path(target_dir, width_for_scale(args.scale.0), Dtype::Bf16));
+    let made = make_checkpoint(&path, args.scale.0, Dtype::Bf16, super::flux::SEED)?;
+    let work = DeviceWork::new(&driver, made.width, args.tokens, 1)?;
+    let mut want = expected_folds(&path, made.width)?;
+    if args.tokens > 0 {
+        let resident = resident_numbers(&driver, &path, &work, &want)?;
+        want.extend(resident.last());
+    }
+    let free = || driver.memory_info().map(|info| info.free_bytes).map_err(|error| RunError::Runtime(error.into()));
+    let free_before_bytes = free()?;
+    let mut least_free_bytes = free_before_bytes;
+    let component = component(&path)?;
+    let mut session = Session::open_on(Arc::clone(&driver) as Arc<dyn Driver>, "transformer", component, args)?;
+    let units = work.units(&session.offload)?;
+    for step in 0..args.steps {
+        work.reset()?;
+        // Asked while work is in flight, in the first steps; asking in all of them would slow the run down.
+        let look = || {
+            if step < 2 {
+                least_free_bytes = least_free_bytes.min(free()?);
+            }
+            Ok(())
+        };
+        work.submit(&session.offload, &units, 0, Duration::from_micros(args.slow_microseconds), look)?;
+        session.end_step(step)?;
+        session.wait()?;
+        least_free_bytes = least_free_bytes.min(free()?);
+        work.compare(0, step, &want)?;
+    }
+    let outcome = session.close(title(made, args), args)?;
+    let free_after_bytes = free()?;
+    if let Some(error) = driver.stored_errors().into_iter().next() {
+        return Err(RunError::Runtime(error.into()));
+    }
+    let activation = if args.tokens > 0 { ", the last activation with an all-resident run" } else { "" };
+    let compared = format!("{} folds with plain reads of the file{activation}", want.len() - usize::from(args.tokens > 0));
+    let name = driver.facts().name;
+    Ok(Outcome { device: Some(DeviceUse { name, free_before_bytes, least_free_bytes, free_after_bytes, compared }), ..outcome })
+}
+
+fn title(made: Made, args: &SampleArgs) -> String {
+    let (width, scale) = (made.width, exact_scale(made.width));
+    format!("flux_shaped, width {width} (scale {scale:.6}), BF16, {} tokens", args.tokens)
+}
+
+/// The component of a checkpoint.
+pub(crate) fn component(path: &Path) -> Result<Component, RunError> {
+    Ok(Component::from_checkpoint("transformer", &Checkpoint::open(path)?, |_| None)?)
+}
+
+/// What a pass gives with every weight resident; its folds must be right, too.
+fn resident_numbers(driver: &Arc<CudaDriver>, path: &Path, work: &DeviceWork, folds: &[u64]) -> Result<Vec<u64>, RunError> {
+    let config = OffloadConfig::new(Arc::clone(driver) as Arc<dyn Driver>);
+    let offload = enable_offload(component(path)?, config)?;
+    work.submit(&offload, &work.units(&offload)?, 0, Duration::ZERO, || Ok(()))?;
+    offload.wait_stream(offload.compute_stream())?;
+    let numbers = work.numbers(0)?;
+    let want: Vec<u64> = folds.iter().chain(numbers.last()).copied().collect();
+    work.compare(0, 0, &want)?;
+    let closed = offload.close(CLOSE_DEADLINE)?;
+    match closed.errors.first() {
+        None => Ok(numbers),
+        Some(first) => {
+            let (first, count) = (first.clone(), closed.errors.len());
+            Err(RunError::Close { first, count, quarantined_bytes: closed.quarantined_bytes })
+        }
+    }
+}
