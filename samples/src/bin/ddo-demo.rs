@@ -27,7 +27,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     steps: u64,
     /// Rate of the imitated link in 10^9 bytes a second.
-    #[arg(long, value_name = "R", default_value = "0.5")]
+    #[arg(long, value_name = "R", default_value = "0.1")]
     link_gb_per_second: LinkRate,
 }
 
@@ -41,8 +41,17 @@ struct Places {
     out: PathBuf,
 }
 
+/// The words of the command line. `cargo demo -- --help` passes the separator on as well: it is left out.
+fn words() -> Vec<std::ffi::OsString> {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == "--") {
+        words.remove(1);
+    }
+    words
+}
+
 fn main() -> ExitCode {
-    match demo(&Args::parse()) {
+    match demo(&Args::parse_from(words())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ddo-demo: {error:#}");
