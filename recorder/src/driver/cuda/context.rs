@@ -7,8 +7,8 @@
 
 #![allow(unsafe_code)]
 
-use super::super::{DriverError, DriverResult};
 use super::error::{check, invalid, missing};
+use crate::driver::{DriverError, DriverResult};
 use crate::limits::{MAX_STORED_ERRORS, MIN_CUDA_DRIVER_VERSION};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute};
 use std::ffi::{CStr, c_char};

@@ -4,7 +4,7 @@
 //!
 //! Invariants: every failure names our call, CUDA's function, its number and its name.
 
-use super::super::{DriverError, DriverErrorKind, DriverResult, Elapsed};
+use crate::driver::{DriverError, DriverErrorKind, DriverResult, Elapsed};
 use crate::limits::CUDA_EVENT_RESOLUTION_SECONDS;
 use cudarc::driver::sys::CUresult;
 

@@ -5,10 +5,10 @@
 
 #![allow(unsafe_code)]
 
-use super::super::{DriverResult, StreamId};
 use super::context::Context;
 use super::error::check;
 use super::ledger::{Lease, Leases};
+use crate::driver::{DriverResult, StreamId};
 use cudarc::driver::sys::{self, CUevent, CUstream};
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -5,13 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use super::super::{
-    DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostAccess, HostBytes, MemoryInfo, PhysicalId, RegistrationId,
-};
 use super::context::Context;
 use super::error::{check, invalid};
 use super::handle::Stream;
 use super::ledger::{Ledger, Registered};
+use crate::driver::{
+    DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostAccess, HostBytes, MemoryInfo, PhysicalId, RegistrationId,
+};
 use cudarc::driver::sys::{self, CUmemAccessDesc, CUmemAllocationProp, CUmemLocation};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

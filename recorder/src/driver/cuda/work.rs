@@ -3,11 +3,11 @@
 //! May use: the handles, grants and leases of this driver. Invariants: a pointer comes only from a view that the grants cover;
 //! whatever queued work needs is kept until the stream has passed it.
 
-use super::super::{Grant, JobError, View};
 use super::context::Context;
 use super::error::check;
 use super::handle::Stream;
 use super::ledger::Lease;
+use crate::driver::{Grant, JobError, View};
 use cudarc::driver::sys::{CUresult, CUstream};
 use std::sync::Arc;
 
