@@ -4,9 +4,11 @@
 mod catalogue;
 mod checkpoint;
 mod cli;
+mod cuda_library;
 mod disabled_is_free;
 mod driver_contract;
 mod faults;
+mod golden;
 mod journal_crash;
 mod minilm;
 mod perfetto_oracle;

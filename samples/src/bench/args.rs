@@ -22,6 +22,16 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
     Stream(StreamArgs),
+    /// What a unit costs the host, in virtual time and with bytes that are only counted.
+    Scale(ScaleArgs),
+}
+
+/// Options of `scale`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ScaleArgs {
+    /// Warm passes that are timed; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub passes: u64,
 }
 
 /// Where streamed weights are read from.

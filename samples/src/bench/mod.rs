@@ -6,6 +6,7 @@
 //! | `line` | what does a measurement look like, and on which machine was it taken? |
 //! | `rate` | how fast do registered file bytes reach the device? |
 //! | `workload` | what is run: the generated model on either driver? |
+//! | `scale` | what does a unit cost the host, from a few units to ten thousand? |
 //! | `stream` | how long does a step take, and what is its floor? |
 //!
 //! May use: the recorder's embeddable interface, the samples' workload.
@@ -16,9 +17,11 @@
 mod args;
 mod line;
 mod rate;
+mod scale;
 mod stream;
 mod workload;
 
-pub use args::{Bench, BenchArgs, BenchSource, StreamArgs};
+pub use args::{Bench, BenchArgs, BenchSource, ScaleArgs, StreamArgs};
 pub use line::{Line, Machine, Terms};
+pub use scale::{ScaleLine, scale};
 pub use stream::{Floor, stream};

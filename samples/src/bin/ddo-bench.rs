@@ -4,7 +4,8 @@
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use ddo_samples::bench::{Bench, BenchArgs, stream};
+use ddo_samples::bench::{Bench, BenchArgs, scale, stream};
+use serde::Serialize;
 use ddo_samples::model::target_dir_of;
 use ddo_samples::run::RunError;
 use std::process::ExitCode;
@@ -24,11 +25,17 @@ fn main() -> ExitCode {
 fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("the program's own path")?;
     let target_dir = target_dir_of(&program).context("the program lies in no folder")?;
-    let Bench::Stream(args) = &args.bench;
     let mut unprintable = None;
-    stream(args, &target_dir, |line| match serde_json::to_string(line) {
-        Ok(line) => println!("{line}"),
-        Err(error) => unprintable = Some(error),
-    })?;
+    match &args.bench {
+        Bench::Stream(args) => stream(args, &target_dir, |line| print(line, &mut unprintable))?,
+        Bench::Scale(args) => scale(args, |line| print(line, &mut unprintable))?,
+    }
     unprintable.map_or(Ok(()), |error| Err(error).context("a line as JSON"))
+}
+
+fn print(line: &impl Serialize, unprintable: &mut Option<serde_json::Error>) {
+    match serde_json::to_string(line) {
+        Ok(line) => println!("{line}"),
+        Err(error) => *unprintable = Some(error),
+    }
 }
