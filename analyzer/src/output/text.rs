@@ -234,6 +234,9 @@ fn step_lines(screen: &mut Screen, component: &Component) {
         None if steps.first_seconds.is_some() => words.push(steps.reason.into()),
         None => words.push("not timed".into()),
     }
+    if let Some(tail) = Run::leading_report(component).and_then(|report| windows::tail(report.timeline.as_ref()?)) {
+        words.push(format!("{} after the last step", ns(tail)));
+    }
     if let Some(clock) = &steps.clock {
         words.push(format!("clock {clock}"));
     }
@@ -269,7 +272,11 @@ fn upload_lines(screen: &mut Screen, timeline: &Timeline) {
     let steps = uploads.steps.map_or_else(String::new, |steps| format!("{steps} "));
     let windows = uploads.windows;
     let (open, idle) = (ns(uploads.union_ns), ns(uploads.idle_ns));
-    let text = format!("{windows} windows in the {steps}warm steps, {bytes}; open for {open}, no upload window open for {idle}");
+    // Windows may cross the edges of the warm steps.
+    let crossing = if uploads.ended == windows { String::new() } else { format!(" in the {} that ended there", uploads.ended) };
+    let text = format!(
+        "{windows} windows in the {steps}warm steps, {bytes}{crossing}; open for {open}, no upload window open for {idle}"
+    );
     screen.item("uploads", &text);
     if let Some(rate) = uploads.rate {
         screen.more(&format!("upload_window_rate {:.3} GB/s: {}", rate / 1e9, windows::RATE_LABEL));
