@@ -48,6 +48,9 @@ pub const PROGRESS_FILES: usize = 200;
 /// Largest relative difference between a step and its upload term for which uploads are said to bound the step.
 pub const BOUND_TOLERANCE: f64 = 0.10;
 
+/// Smallest share of the warm steps that compute must have waited for uploads, before they are said to bound the step.
+pub const WAIT_SHARE: f64 = 0.05;
+
 /// Smallest share of a phase for which the time after its last step is named.
 pub const TAIL_SHARE: f64 = 0.01;
 
