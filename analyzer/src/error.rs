@@ -37,6 +37,12 @@ pub enum Error {
         /// What was found instead.
         reason: String,
     },
+    /// The input is a pipe, a socket or a device.
+    #[error("{} is neither a file nor a folder", path.display())]
+    NeitherFileNorFolder {
+        /// The input.
+        path: PathBuf,
+    },
     /// The output folder already holds something.
     #[error("{} exists and is not empty; choose another --out, or --force to replace the analyzer's own files in it", path.display())]
     OutputExists {

@@ -207,3 +207,23 @@ fn links_are_reported_and_odd_names_are_read() {
     assert_eq!(run.components[0].records.len(), 2);
     assert_eq!(codes(&run), ["link_not_followed", "record_name_not_canonical"]);
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_never_opened() {
+    use std::os::unix::net::UnixListener;
+    let folder = Folder::new("socket");
+    let path = folder.0.join("a.json");
+    let _socket = UnixListener::bind(&path).expect("a socket");
+    let pipe = folder.0.join("pipe.json");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    let piped = made.is_ok_and(|status| status.success());
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({})).to_string());
+    let run = folder.load();
+    assert_eq!(codes(&run), vec!["not_a_file"; 1 + usize::from(piped)]);
+    for path in [Some(path), piped.then_some(pipe), Some("/dev/null".into())].into_iter().flatten() {
+        let error = load(&path).expect_err("no input");
+        assert!(error.to_string().ends_with("is neither a file nor a folder"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}
