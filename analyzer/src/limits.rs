@@ -24,6 +24,15 @@ pub const MAX_PRINTED_FINDINGS: usize = 6;
 /// Most findings kept of one code; the rest are counted in one line.
 pub const MAX_FINDINGS_PER_CODE: usize = 50;
 
+/// Longest path of a field that is kept, in bytes; declared ones have less than a hundred.
+pub const MAX_PATH_BYTES: usize = 512;
+
+/// Most different undeclared paths that are kept; another recorder's report has a few hundred.
+pub const MAX_UNKNOWN_PATHS: usize = 1_000;
+
+/// Most different paths that are kept altogether: the catalogue, free-form maps such as `setup`, and undeclared ones.
+pub const MAX_KNOWN_PATHS: usize = 10_000;
+
 /// Bytes of a file that are looked at to recognise an operator trace before parsing it.
 pub const PEEK_BYTES: usize = 4096;
 

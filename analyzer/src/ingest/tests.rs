@@ -227,3 +227,22 @@ fn what_is_no_file_is_never_opened() {
         assert_eq!(error.exit_code(), 2);
     }
 }
+
+#[test]
+fn long_and_many_paths_are_left_out_and_counted() {
+    let folder = Folder::new("paths");
+    let many = |count: u32| Value::Object((0..count).map(|at| (format!("k{at}"), json!(1))).collect());
+    let mut wide = record(Some(0), 1.0, json!({"fast_uploads": 7, "other": many(1_500)}));
+    wide["metrics"]["runtime"]["x".repeat(100_000)] = many(20_000);
+    folder.file("step_0000.json", wide.to_string());
+    folder.file("step_0001.json", record(Some(1), 2.0, json!({"fast_uploads": 9})).to_string());
+    let run = folder.load();
+    assert_eq!(
+        text(&run, "fields_left_out"),
+        "fields were left out: 1 with a path of more than 512 bytes, and 500 beyond the first 1000 different undeclared ones \
+         or the first 10000 of all"
+    );
+    let records = &run.components[0].records;
+    assert_eq!(records[1].values["runtime.vmm.fast_uploads"], Scalar::U64(9), "the rest still loads");
+    assert_eq!(records[0].values.len(), 1_001);
+}
