@@ -246,3 +246,32 @@ fn long_and_many_paths_are_left_out_and_counted() {
     assert_eq!(records[1].values["runtime.vmm.fast_uploads"], Scalar::U64(9), "the rest still loads");
     assert_eq!(records[0].values.len(), 1_001);
 }
+
+#[test]
+fn reports_join_the_records_of_their_session() {
+    let folder = Folder::new("sessions");
+    let configuration = json!({"component": "encoder"});
+    for (place, session) in [("encoder", "aa"), ("encoder.2", "bb")] {
+        let mut record = record(None, 0.0, json!({}));
+        record["metrics"]["configuration"] = configuration.clone();
+        record["metrics"]["runtime"]["session_id"] = json!(session);
+        folder.file(&format!("snapshots/{place}/before_denoise.json"), record.to_string());
+    }
+    let report = |session: Option<&str>| {
+        let mut report = json!({"schema_version": 1, "route": "r", "configuration": configuration,
+            "runtime": {"vmm": {"fast_uploads": 1}}});
+        if let Some(session) = session {
+            report["runtime"]["session_id"] = json!(session);
+        }
+        report.to_string()
+    };
+    for (name, session) in [("final", Some("aa")), ("final.2", Some("bb")), ("lone", Some("cc")), ("old", None)] {
+        folder.file(&format!("reports/{name}.json"), report(session));
+    }
+    let run = folder.load();
+    let names = |component: &crate::run::Component| component.reports.iter().map(|r| r.short_name().to_string()).collect();
+    let found: Vec<(&str, Vec<String>)> = run.components.iter().map(|item| (item.name.as_str(), names(item))).collect();
+    let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    let wanted = [("encoder", words(&["final", "old"])), ("encoder.2", words(&["final.2"])), ("encoder (2)", words(&["lone"]))];
+    assert_eq!(found, wanted, "without records of its session a report stands alone; without a session its name decides");
+}
