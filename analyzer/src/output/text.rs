@@ -291,7 +291,7 @@ fn upload_lines(screen: &mut Screen, timeline: &Timeline) {
     );
     screen.item("uploads", &text);
     if let Some(rate) = uploads.rate {
-        screen.more(&format!("upload_window_rate {:.3} GB/s: {}", rate / 1e9, windows::RATE_LABEL));
+        screen.more(&format!("upload_window_rate {}: {}", floor::human_rate(rate), windows::RATE_LABEL));
     }
 }
 
