@@ -50,11 +50,11 @@ pub enum Error {
         path: PathBuf,
     },
     /// The output would land inside the evidence.
-    #[error("{} lies inside the input {}; the analyzer never writes there", path.display(), input.display())]
+    #[error("{} lies inside {}, which holds the input; the analyzer never writes there", path.display(), input.display())]
     OutputInsideInput {
         /// The output folder.
         path: PathBuf,
-        /// The input.
+        /// The input, or the journal around it.
         input: PathBuf,
     },
     /// The input has no name to derive the output's name from.
