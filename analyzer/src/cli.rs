@@ -59,7 +59,8 @@ struct Analyze {
     /// The folder that ddo-record wrote, a bare folder of journal records, or one file of them.
     #[arg(value_name = "DIR", required = true)]
     input: Option<PathBuf>,
-    /// Folder for the results [default: DIR.analysis beside DIR].
+    /// Folder for the results [default: DIR.analysis beside DIR; for a part of a
+    /// journal beside the journal, such as DIR.reports.final.json.analysis]. Never inside the journal.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace the analyzer's own files in a folder that is not empty.

@@ -37,6 +37,12 @@ pub enum Error {
         /// What was found instead.
         reason: String,
     },
+    /// The input is a pipe, a socket or a device.
+    #[error("{} is neither a file nor a folder", path.display())]
+    NeitherFileNorFolder {
+        /// The input.
+        path: PathBuf,
+    },
     /// The output folder already holds something.
     #[error("{} exists and is not empty; choose another --out, or --force to replace the analyzer's own files in it", path.display())]
     OutputExists {
@@ -44,11 +50,11 @@ pub enum Error {
         path: PathBuf,
     },
     /// The output would land inside the evidence.
-    #[error("{} lies inside the input {}; the analyzer never writes there", path.display(), input.display())]
+    #[error("{} lies inside {}, which holds the input; the analyzer never writes there", path.display(), input.display())]
     OutputInsideInput {
         /// The output folder.
         path: PathBuf,
-        /// The input.
+        /// The input, or the journal around it.
         input: PathBuf,
     },
     /// The input has no name to derive the output's name from.

@@ -24,6 +24,15 @@ pub const MAX_PRINTED_FINDINGS: usize = 6;
 /// Most findings kept of one code; the rest are counted in one line.
 pub const MAX_FINDINGS_PER_CODE: usize = 50;
 
+/// Longest path of a field that is kept, in bytes; declared ones have less than a hundred.
+pub const MAX_PATH_BYTES: usize = 512;
+
+/// Most different undeclared paths that are kept; another recorder's report has a few hundred.
+pub const MAX_UNKNOWN_PATHS: usize = 1_000;
+
+/// Most different paths that are kept altogether: the catalogue, free-form maps such as `setup`, and undeclared ones.
+pub const MAX_KNOWN_PATHS: usize = 10_000;
+
 /// Bytes of a file that are looked at to recognise an operator trace before parsing it.
 pub const PEEK_BYTES: usize = 4096;
 
@@ -47,6 +56,12 @@ pub const PROGRESS_FILES: usize = 200;
 
 /// Largest relative difference between a step and its upload term for which uploads are said to bound the step.
 pub const BOUND_TOLERANCE: f64 = 0.10;
+
+/// Smallest share of the warm steps that compute must have waited for uploads, before they are said to bound the step.
+pub const WAIT_SHARE: f64 = 0.05;
+
+/// Smallest share of a phase for which the time after its last step is named.
+pub const TAIL_SHARE: f64 = 0.01;
 
 /// Columns of the terminal summary.
 pub const TEXT_COLUMNS: usize = 100;

@@ -4,14 +4,14 @@
 //! names the file and, for broken JSON, the byte.
 
 use super::notes::Notes;
-use super::walk::Entry;
+use super::walk::{self, Entry};
 use crate::limits::{MAX_JSON_BYTES, PEEK_BYTES};
 use crate::run::shorten;
 use ddo_schemas::manifest::ManifestEnd;
 use ddo_schemas::{Finding, version};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::fs;
+use std::io::Read;
 
 /// What a JSON file turned out to be.
 pub(super) enum Document {
@@ -59,7 +59,10 @@ pub(super) fn read(entry: &Entry) -> Result<Value, Finding> {
         let text = format!("has {} bytes; the limit is {MAX_JSON_BYTES}", entry.bytes);
         return Err(Finding::error("file_too_large", place(), text));
     }
-    let bytes = fs::read(&entry.path)
+    let mut bytes = Vec::new();
+    // The file may have grown since it was listed.
+    walk::open(entry)
+        .and_then(|file| file.take(MAX_JSON_BYTES).read_to_end(&mut bytes))
         .map_err(|source| Finding::error("unreadable_file", place(), format!("cannot be read: {source}")))?;
     if bytes.iter().all(|byte| *byte == 0) {
         let text = format!("holds {} NUL bytes and nothing else; its contents never reached the disk", bytes.len());

@@ -1,9 +1,10 @@
 //! Leaves of a document: "Which numbers does it hold, and are they declared?"
 //!
 //! Uses the catalogue. Invariants: a path is stored once however many records repeat it; list positions are written
-//! `[]`; null is no value and is left out.
+//! `[]`; paths are bounded in length and number; null is no value and is left out.
 
 use super::notes::Notes;
+use crate::limits::{MAX_KNOWN_PATHS, MAX_PATH_BYTES, MAX_UNKNOWN_PATHS};
 use crate::run::shorten;
 use crate::run::{Scalar, Values};
 use ddo_schemas::{Finding, Unit, catalogue};
@@ -42,6 +43,9 @@ pub(super) struct Paths {
     unknown_own: BTreeMap<Arc<str>, u64>,
     unknown_foreign: BTreeMap<Arc<str>, u64>,
     unknown_beside: BTreeMap<Arc<str>, u64>,
+    unknown: usize,
+    too_long: u64,
+    too_many: u64,
 }
 
 impl Paths {
@@ -62,6 +66,10 @@ impl Paths {
         match value {
             Value::Object(map) => {
                 for (key, inner) in map {
+                    if length + 1 + key.len() > MAX_PATH_BYTES {
+                        self.too_long += 1;
+                        continue;
+                    }
                     if !path.is_empty() {
                         path.push('.');
                     }
@@ -78,7 +86,7 @@ impl Paths {
                 path.truncate(length);
             }
             leaf => {
-                let shared = self.note(path, origin);
+                let Some(shared) = self.note(path, origin) else { return };
                 if path.starts_with(KEPT)
                     && let Some(scalar) = scalar(leaf)
                 {
@@ -88,12 +96,18 @@ impl Paths {
         }
     }
 
-    fn note(&mut self, path: &str, origin: Origin) -> Arc<str> {
+    /// Counts a leaf; `None` where there are too many different ones to keep it.
+    fn note(&mut self, path: &str, origin: Origin) -> Option<Arc<str>> {
         let (shared, declared) = match self.known.get_key_value(path) {
             Some((shared, declared)) => (shared.clone(), *declared),
             None => {
-                let shared: Arc<str> = path.into();
                 let declared = is_declared(path);
+                if self.known.len() >= MAX_KNOWN_PATHS || (!declared && self.unknown >= MAX_UNKNOWN_PATHS) {
+                    self.too_many += 1;
+                    return None;
+                }
+                self.unknown += usize::from(!declared);
+                let shared: Arc<str> = path.into();
                 self.known.insert(shared.clone(), declared);
                 (shared, declared)
             }
@@ -106,11 +120,19 @@ impl Paths {
             };
             *list.entry(shared.clone()).or_insert(0) += 1;
         }
-        shared
+        Some(shared)
     }
 
-    /// Reports undeclared fields: each of our own reports, the others in one line of their kind.
+    /// Reports undeclared fields: each of our own reports, the others in one line of their kind; and what was left out.
     pub(super) fn report_unknown(&self, notes: &mut Notes) {
+        if self.too_long + self.too_many > 0 {
+            let text = format!(
+                "fields were left out: {} with a path of more than {MAX_PATH_BYTES} bytes, and {} beyond the first \
+                 {MAX_UNKNOWN_PATHS} different undeclared ones or the first {MAX_KNOWN_PATHS} of all",
+                self.too_long, self.too_many
+            );
+            notes.add(Finding::warning("fields_left_out", ".", text));
+        }
         for (path, count) in &self.unknown_own {
             let text = format!("this field has no catalogue row; seen {count} time(s)");
             notes.add(Finding::note("unknown_field", shorten(path), text));

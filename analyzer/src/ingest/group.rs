@@ -1,7 +1,8 @@
 //! Records and reports by component: "What belongs together?"
 //!
 //! Uses `run`. Invariants: records are ordered by step number, never by name; a hole in the numbers is a finding and
-//! nothing is put into it; component names are unique inside a run.
+//! nothing is put into it; component names are unique inside a run; a report never joins a component whose
+//! records name another session.
 
 use super::notes::Notes;
 use super::record::LoadedRecord;
@@ -15,8 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Journal {
     records: BTreeMap<Option<u64>, Record>,
     component: Option<String>,
+    sessions: BTreeSet<String>,
     configuration: Value,
     state: Value,
+}
+
+/// A component and what its reports are matched by.
+struct Home {
+    stated: Option<String>,
+    sessions: BTreeSet<String>,
+    component: Component,
 }
 
 /// Everything that was read, before it is put in order.
@@ -33,6 +42,7 @@ impl Groups {
         if journal.component.is_none() {
             journal.component = loaded.component;
         }
+        journal.sessions.extend(loaded.session_id);
         if journal.records.is_empty() {
             (journal.configuration, journal.state) = (loaded.configuration, loaded.state);
         }
@@ -54,7 +64,7 @@ impl Groups {
 
     /// Puts everything in order.
     pub(super) fn finish(self, notes: &mut Notes) -> Vec<Component> {
-        let mut components: Vec<(Option<String>, Component)> = Vec::new();
+        let mut homes: Vec<Home> = Vec::new();
         let mut taken = BTreeSet::new();
         for (folder, journal) in self.journals {
             let records: Vec<Record> = journal.records.into_values().collect();
@@ -63,29 +73,38 @@ impl Groups {
             let name = unique(wanted, &mut taken);
             let (configuration, state) = (journal.configuration, journal.state);
             let component = Component { name, records, reports: Vec::new(), configuration, state };
-            components.push((journal.component, component));
+            homes.push(Home { stated: journal.component, sessions: journal.sessions, component });
         }
         for report in self.reports {
             let stated = report.configuration.get("component").and_then(Value::as_str).map(str::to_string);
-            let home = match &stated {
-                Some(stated) => components.iter().position(|(own, item)| own.as_ref() == Some(stated) || item.name == *stated),
-                None if components.is_empty() => None,
-                None => Some(0),
-            };
-            let home = match home.or_else(|| (components.len() == 1 && is_helper(&report)).then_some(0)) {
+            let home = match home_of(&homes, &report, stated.as_ref()) {
                 Some(home) => home,
                 None => {
                     let name = unique(stated.clone().unwrap_or_else(|| "component".into()), &mut taken);
-                    components.push((stated, Component { name, ..Component::default() }));
-                    components.len() - 1
+                    let sessions = report.session_id.iter().cloned().collect();
+                    homes.push(Home { stated, sessions, component: Component { name, ..Component::default() } });
+                    homes.len() - 1
                 }
             };
-            if let Some((_, component)) = components.get_mut(home) {
-                component.reports.push(report);
+            if let Some(home) = homes.get_mut(home) {
+                home.component.reports.push(report);
             }
         }
-        components.into_iter().map(|(_, component)| component).collect()
+        homes.into_iter().map(|home| home.component).collect()
     }
+}
+
+/// Where a report belongs: to its session; where either side names none, to the component of its name.
+fn home_of(homes: &[Home], report: &LoadedReport, stated: Option<&String>) -> Option<usize> {
+    let session = report.session_id.as_ref();
+    if let Some(home) = session.and_then(|id| homes.iter().position(|home| home.sessions.contains(id))) {
+        return Some(home);
+    }
+    // A report that names its session never goes to another session's component.
+    let open = |home: &Home| session.is_none() || home.sessions.is_empty();
+    let named = |home: &Home| stated.is_none_or(|stated| home.stated.as_ref() == Some(stated) || home.component.name == *stated);
+    let home = homes.iter().position(|home| open(home) && named(home));
+    home.or_else(|| (homes.len() == 1 && is_helper(report)).then_some(0))
 }
 
 /// Reports of helper routes have no counters of their own.

@@ -19,6 +19,8 @@ pub(super) struct LoadedRecord {
     pub(super) record: Record,
     /// `configuration.component`.
     pub(super) component: Option<String>,
+    /// The session that it is about, where the record says it.
+    pub(super) session_id: Option<String>,
     /// `configuration`.
     pub(super) configuration: Value,
     /// `runtime.state`.
@@ -37,10 +39,11 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
     let observed_ns = observed(metrics, place, notes);
     let values = paths.report(metrics);
     let component = metrics.pointer("/configuration/component").and_then(Value::as_str).map(str::to_string);
+    let session_id = super::report::session_of(metrics);
     let mut part = |path: &str| value.pointer_mut(path).map_or(Value::Null, Value::take);
     let (configuration, state) = (part("/metrics/configuration"), part("/metrics/runtime/state"));
     let record = Record { file: place.into(), step, host_elapsed_ns, observed_ns, values };
-    Some(LoadedRecord { record, component, configuration, state })
+    Some(LoadedRecord { record, component, session_id, configuration, state })
 }
 
 fn check_labels(value: &Value, place: &str, notes: &mut Notes) {

@@ -25,6 +25,7 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
     let state = part(&mut value, "state").unwrap_or(Value::Null);
     Some(LoadedReport {
         file: place.into(),
+        session_id: session_of(&value),
         route: value.get("route").and_then(Value::as_str).map(str::to_string),
         configuration: value.get_mut("configuration").map_or(Value::Null, Value::take),
         state,
@@ -32,6 +33,11 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
         timing,
         timeline,
     })
+}
+
+/// The session that a report or a record's metrics name.
+pub(super) fn session_of(report: &Value) -> Option<String> {
+    report.pointer("/runtime/session_id").and_then(Value::as_str).map(str::to_string)
 }
 
 fn read_timing(value: Value, place: &str, notes: &mut Notes) -> Option<ExecutionTiming> {

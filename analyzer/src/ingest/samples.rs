@@ -6,12 +6,11 @@
 use super::document::supported;
 use super::flatten::Paths;
 use super::notes::Notes;
-use super::walk::Entry;
+use super::walk::{self, Entry};
 use crate::limits::{MAX_LINE_BYTES, MAX_MEMORY_SAMPLES};
 use ddo_schemas::manifest::ManifestEnd;
 use ddo_schemas::memory::MemorySample;
 use ddo_schemas::{Finding, version};
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 /// Samples read so far.
@@ -25,7 +24,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Reads one file line by line.
     pub(super) fn read(&mut self, entry: &Entry, paths: &mut Paths, notes: &mut Notes) {
-        let file = match File::open(&entry.path) {
+        let file = match walk::open(entry) {
             Ok(file) => file,
             Err(source) => {
                 return notes.add(Finding::error("unreadable_file", &entry.shown, format!("cannot be read: {source}")));

@@ -207,3 +207,71 @@ fn links_are_reported_and_odd_names_are_read() {
     assert_eq!(run.components[0].records.len(), 2);
     assert_eq!(codes(&run), ["link_not_followed", "record_name_not_canonical"]);
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_never_opened() {
+    use std::os::unix::net::UnixListener;
+    let folder = Folder::new("socket");
+    let path = folder.0.join("a.json");
+    let _socket = UnixListener::bind(&path).expect("a socket");
+    let pipe = folder.0.join("pipe.json");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    let piped = made.is_ok_and(|status| status.success());
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({})).to_string());
+    let run = folder.load();
+    assert_eq!(codes(&run), vec!["not_a_file"; 1 + usize::from(piped)]);
+    for path in [Some(path), piped.then_some(pipe), Some("/dev/null".into())].into_iter().flatten() {
+        let error = load(&path).expect_err("no input");
+        assert!(error.to_string().ends_with("is neither a file nor a folder"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}
+
+#[test]
+fn long_and_many_paths_are_left_out_and_counted() {
+    let folder = Folder::new("paths");
+    let many = |count: u32| Value::Object((0..count).map(|at| (format!("k{at}"), json!(1))).collect());
+    let mut wide = record(Some(0), 1.0, json!({"fast_uploads": 7, "other": many(1_500)}));
+    wide["metrics"]["runtime"]["x".repeat(100_000)] = many(20_000);
+    folder.file("step_0000.json", wide.to_string());
+    folder.file("step_0001.json", record(Some(1), 2.0, json!({"fast_uploads": 9})).to_string());
+    let run = folder.load();
+    assert_eq!(
+        text(&run, "fields_left_out"),
+        "fields were left out: 1 with a path of more than 512 bytes, and 500 beyond the first 1000 different undeclared ones \
+         or the first 10000 of all"
+    );
+    let records = &run.components[0].records;
+    assert_eq!(records[1].values["runtime.vmm.fast_uploads"], Scalar::U64(9), "the rest still loads");
+    assert_eq!(records[0].values.len(), 1_001);
+}
+
+#[test]
+fn reports_join_the_records_of_their_session() {
+    let folder = Folder::new("sessions");
+    let configuration = json!({"component": "encoder"});
+    for (place, session) in [("encoder", "aa"), ("encoder.2", "bb")] {
+        let mut record = record(None, 0.0, json!({}));
+        record["metrics"]["configuration"] = configuration.clone();
+        record["metrics"]["runtime"]["session_id"] = json!(session);
+        folder.file(&format!("snapshots/{place}/before_denoise.json"), record.to_string());
+    }
+    let report = |session: Option<&str>| {
+        let mut report = json!({"schema_version": 1, "route": "r", "configuration": configuration,
+            "runtime": {"vmm": {"fast_uploads": 1}}});
+        if let Some(session) = session {
+            report["runtime"]["session_id"] = json!(session);
+        }
+        report.to_string()
+    };
+    for (name, session) in [("final", Some("aa")), ("final.2", Some("bb")), ("lone", Some("cc")), ("old", None)] {
+        folder.file(&format!("reports/{name}.json"), report(session));
+    }
+    let run = folder.load();
+    let names = |component: &crate::run::Component| component.reports.iter().map(|r| r.short_name().to_string()).collect();
+    let found: Vec<(&str, Vec<String>)> = run.components.iter().map(|item| (item.name.as_str(), names(item))).collect();
+    let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    let wanted = [("encoder", words(&["final", "old"])), ("encoder.2", words(&["final.2"])), ("encoder (2)", words(&["lone"]))];
+    assert_eq!(found, wanted, "without records of its session a report stands alone; without a session its name decides");
+}

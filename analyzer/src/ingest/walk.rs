@@ -1,13 +1,15 @@
 //! The files of an input: "Which files are there?"
 //!
-//! Uses `limits`. Invariants: bounded depth and count; links are reported and not followed; the order is that of the
+//! Uses `limits`. Invariants: bounded depth and count; links are reported and not followed;
+//! only regular files are opened; the order is that of the
 //! names' bytes, so that the same input gives the same output.
 
 use super::notes::Notes;
 use crate::error::Error;
 use crate::limits::{MAX_DEPTH, MAX_FILES};
 use ddo_schemas::Finding;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// One regular file.
@@ -46,6 +48,9 @@ impl Entry {
 /// Lists the regular files of a folder, or the one file that was given.
 pub(super) fn files(root: &Path, notes: &mut Notes) -> Result<Vec<Entry>, Error> {
     let about = fs::metadata(root).map_err(|source| Error::read(root, source))?;
+    if !about.is_dir() && !about.is_file() {
+        return Err(Error::NeitherFileNorFolder { path: root.into() });
+    }
     if !about.is_dir() {
         let shown = root.file_name().map_or_else(|| "input".into(), |name| name.to_string_lossy().into_owned());
         return Ok(vec![Entry { path: root.into(), shown, bytes: about.len() }]);
@@ -82,11 +87,27 @@ pub(super) fn files(root: &Path, notes: &mut Notes) -> Result<Vec<Entry>, Error>
                     notes.add(Finding::warning("too_deep", shown, text));
                 }
                 Ok(about) if about.is_file() => found.push(Entry { path, shown, bytes: about.len() }),
-                Ok(_) => notes.add(Finding::note("not_a_file", shown, "is neither file nor folder")),
+                Ok(_) => {
+                    let text = "is neither file nor folder, such as a pipe, a socket or a device; it was not opened";
+                    notes.add(Finding::warning("not_a_file", shown, text));
+                }
             }
         }
     }
     Ok(sorted(found))
+}
+
+/// Opens a listed file. Opening a pipe or a device can hang or act, so what the path names now is looked at first, and
+/// what was opened once more.
+pub(super) fn open(entry: &Entry) -> io::Result<File> {
+    let regular = |about: fs::Metadata| match about.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file any more")),
+    };
+    regular(fs::metadata(&entry.path)?)?;
+    let file = File::open(&entry.path)?;
+    regular(file.metadata()?)?;
+    Ok(file)
 }
 
 fn sorted(mut found: Vec<Entry>) -> Vec<Entry> {

@@ -1,12 +1,19 @@
 //! The output folder: "Where may results land, and how do they appear?"
 //!
-//! Uses `error`. Invariants: never inside the input; a folder that already holds something is refused unless told
+//! Uses `error`. Invariants: never inside the input or the journal around it; a folder that already holds something is refused unless told
 //! otherwise, and then only files of the same names are replaced; a file appears under its name only when whole.
 
 use crate::error::Error;
+use crate::limits::MAX_JSON_BYTES;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+/// What ddo-record writes first.
+const MANIFEST: &str = "manifest.json";
+
+/// What ddo-record writes beside its manifest.
+const BESIDE_MANIFEST: [&str; 4] = ["manifest.end.json", "memory.ndjson", "reports", "snapshots"];
 
 /// An output folder that may be written to.
 #[derive(Debug)]
@@ -15,12 +22,22 @@ pub struct Folder {
     pub path: PathBuf,
 }
 
-/// `<input>.analysis` beside the input.
+/// `<input>.analysis` beside the input; for a part of a journal beside the journal, named after both:
+/// `DIR.reports.final.json.analysis` for `DIR/reports/final.json`.
 ///
 /// # Errors
 /// When the input has no name, such as `/`.
 pub fn default_folder(input: &Path) -> Result<PathBuf, Error> {
     let missing = || Error::NoOutputName { path: input.into() };
+    if let Some((journal, part)) = enclosing_journal(input) {
+        let mut name = journal.file_name().ok_or_else(missing)?.to_os_string();
+        for piece in part.components() {
+            name.push(".");
+            name.push(piece);
+        }
+        name.push(".analysis");
+        return Ok(journal.with_file_name(name));
+    }
     let whole = match input.file_name() {
         Some(_) => input.to_path_buf(),
         None => input.canonicalize().map_err(|source| Error::read(input, source))?,
@@ -30,18 +47,43 @@ pub fn default_folder(input: &Path) -> Result<PathBuf, Error> {
     Ok(whole.with_file_name(name))
 }
 
+/// The outermost journal around an input and the input's path in it; `None` for a whole journal or a bare input.
+fn enclosing_journal(input: &Path) -> Option<(PathBuf, PathBuf)> {
+    // Where the input really lies, else where the link to it does.
+    let link = std::path::absolute(input).ok().and_then(|path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)));
+    let places = [input.canonicalize().ok(), link];
+    places.into_iter().flatten().find_map(|place| {
+        let journal = place.ancestors().skip(1).filter(|ancestor| is_journal(ancestor)).last()?;
+        let part = place.strip_prefix(journal).ok()?;
+        Some((journal.to_path_buf(), part.to_path_buf()))
+    })
+}
+
+/// True for a folder with a manifest of ddo-record: by what it says, or, where it is broken, by what lies beside it.
+fn is_journal(folder: &Path) -> bool {
+    let manifest = folder.join(MANIFEST);
+    let readable = |about: fs::Metadata| about.is_file() && about.len() <= MAX_JSON_BYTES;
+    if !fs::symlink_metadata(&manifest).is_ok_and(readable) {
+        return false;
+    }
+    let value: Option<serde_json::Value> = fs::read(&manifest).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let says = value.is_some_and(|value| value.get("command").is_some() && value.get("clocks").is_some());
+    says || BESIDE_MANIFEST.iter().any(|name| folder.join(name).exists())
+}
+
 impl Folder {
     /// Creates or accepts the output folder of an input.
     ///
     /// # Errors
-    /// When it lies inside the input, is not empty, or cannot be created.
+    /// When it lies inside the input or the journal that the input is a part of, is not empty, or cannot be created.
     pub fn open(input: &Path, wanted: Option<&Path>, force: bool) -> Result<Folder, Error> {
         let path = match wanted {
             Some(path) => path.to_path_buf(),
             None => default_folder(input)?,
         };
-        if input.is_dir() && lies_inside(&path, input) {
-            return Err(Error::OutputInsideInput { path, input: input.into() });
+        let evidence = enclosing_journal(input).map_or_else(|| input.to_path_buf(), |(journal, _)| journal);
+        if lies_inside(&path, &evidence) {
+            return Err(Error::OutputInsideInput { path, input: evidence });
         }
         match fs::read_dir(&path) {
             Ok(mut listing) => {
@@ -114,4 +156,46 @@ fn open_private(path: &Path) -> io::Result<File> {
 #[cfg(not(unix))]
 fn open_private(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_journal_are_answered_beside_it() {
+        let root = std::env::temp_dir().join(format!("ddo-files-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        for folder in ["run/reports", "run/snapshots/c", "torn/reports", "other/reports"] {
+            fs::create_dir_all(root.join(folder)).expect("folders");
+        }
+        let root = root.canonicalize().expect("it exists");
+        let file = |name: &str, text: &str| fs::write(root.join(name), text).expect("a file");
+        file("run/manifest.json", "{\"command\": [], \"clocks\": {}}");
+        file("run/reports/final.json", "{}");
+        file("torn/manifest.json", "{\"comm");
+        file("other.json", "{}");
+        let default = |input: &str| default_folder(&root.join(input)).expect("a name");
+        assert_eq!(default("run"), root.join("run.analysis"));
+        assert_eq!(default("run/reports/final.json"), root.join("run.reports.final.json.analysis"));
+        assert_eq!(default("run/snapshots/../snapshots/c"), root.join("run.snapshots.c.analysis"));
+        assert_eq!(
+            default("run/reports/../../other/reports"),
+            root.join("run/reports/../../other/reports.analysis"),
+            "left again"
+        );
+        assert_eq!(default("torn/reports"), root.join("torn.reports.analysis"));
+        assert_eq!(default("other/reports"), root.join("other/reports.analysis"), "no journal");
+        for (input, out) in [
+            ("run/reports/final.json", "run/x"),
+            ("run/snapshots", "run"),
+            ("run", "run/reports/x"),
+            ("other.json", "other.json"),
+        ] {
+            let refused = Folder::open(&root.join(input), Some(&root.join(out)), true);
+            assert!(matches!(refused, Err(Error::OutputInsideInput { .. })), "{input} {out}: {refused:?}");
+        }
+        assert!(Folder::open(&root.join("run/reports"), None, false).is_ok());
+        let _ = fs::remove_dir_all(&root);
+    }
 }

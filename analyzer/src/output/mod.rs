@@ -1,7 +1,7 @@
 //! "How do we show it?" Trace, summary for machines, one screen for people.
 //!
 //! It may use `analysis` and `run`, besides `limits` and `error`. Invariants: the same input gives the same bytes; files appear whole or not at all;
-//! nothing is written inside the input.
+//! nothing is written inside the input or the journal around it.
 
 pub mod explain;
 pub mod files;
@@ -24,7 +24,7 @@ pub const SUMMARY_FILE: &str = "summary.json";
 /// What a run of the analyzer writes, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The output folder; `<input>.analysis` beside the input unless given.
+    /// The output folder; `<input>.analysis` beside the input, or beside the journal around it, unless given.
     pub out: Option<PathBuf>,
     /// Replace the analyzer's own files in a folder that is not empty.
     pub force: bool,

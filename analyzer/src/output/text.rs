@@ -4,7 +4,7 @@
 //! the run proves is said; at most about 40 lines of 100 columns without colours; every
 //! figure names its unit and, where it could be mistaken, its label; what is unknown says why.
 
-use crate::analysis::bound::{self, Bound};
+use crate::analysis::bound::{self, Bound, Waited};
 use crate::analysis::{self, floor, lookahead, memory, steps, windows};
 use crate::limits::{MAX_PRINTED_FINDINGS, TEXT_COLUMNS};
 use crate::output::summary::{leading_component, status};
@@ -130,14 +130,16 @@ fn headline(run: &Run, component: Option<&Component>) -> String {
             rough(upload_seconds),
             human_bytes(bytes)
         ),
-        Bound::Waits { step_seconds, waited_ns, span_ns, at_least } => {
+        Bound::NearUploads { step_seconds, upload_seconds, bytes, waited } => format!(
+            "{} a step, near the {} that the link's supplied rate needs for the {} streamed; but {}",
+            rough(step_seconds),
+            rough(upload_seconds),
+            human_bytes(bytes),
+            waited.map_or_else(|| "the timeline holds no waits for uploads".into(), |waited| waited_words(&waited, "only "))
+        ),
+        Bound::Waits { step_seconds, waited } => {
             let step = step_seconds.map_or(String::new(), |step| format!("{} a step; ", rough(step)));
-            let least = if at_least { "at least " } else { "" };
-            let span = span_ns.map_or_else(
-                || " in all steps, the cold one included,".into(),
-                |span| format!(" of the {} of the warm steps{}", rough(span as f64 / 1e9), percent(waited_ns, span)),
-            );
-            format!("{step}compute waited {least}{}{span} for uploads (window geometry)", rough(waited_ns as f64 / 1e9))
+            format!("{step}{}", waited_words(&waited, ""))
         }
         Bound::Resident { step_seconds } => {
             format!("{} a step with every weight resident: nothing is streamed", rough(step_seconds))
@@ -154,6 +156,16 @@ fn headline(run: &Run, component: Option<&Component>) -> String {
         ),
         Bound::Untimed => format!("nothing says where the time went: {}", untimed(run, component, &steps)),
     }
+}
+
+/// How long compute waited; `only` stands before what is complete.
+fn waited_words(waited: &Waited, only: &str) -> String {
+    let least = if waited.at_least { "at least " } else { only };
+    let span = waited.span_ns.map_or_else(
+        || " in all steps, the cold one included,".into(),
+        |span| format!(" of the {} of the warm steps{}", rough(span as f64 / 1e9), percent(waited.waited_ns, span)),
+    );
+    format!("compute waited {least}{}{span} for uploads (window geometry)", rough(waited.waited_ns as f64 / 1e9))
 }
 
 /// Why there are no step times; the recorder's switches are named only to those who used the recorder.
@@ -234,6 +246,9 @@ fn step_lines(screen: &mut Screen, component: &Component) {
         None if steps.first_seconds.is_some() => words.push(steps.reason.into()),
         None => words.push("not timed".into()),
     }
+    if let Some(tail) = Run::leading_report(component).and_then(|report| windows::tail(report.timeline.as_ref()?)) {
+        words.push(format!("{} after the last step", ns(tail)));
+    }
     if let Some(clock) = &steps.clock {
         words.push(format!("clock {clock}"));
     }
@@ -269,10 +284,14 @@ fn upload_lines(screen: &mut Screen, timeline: &Timeline) {
     let steps = uploads.steps.map_or_else(String::new, |steps| format!("{steps} "));
     let windows = uploads.windows;
     let (open, idle) = (ns(uploads.union_ns), ns(uploads.idle_ns));
-    let text = format!("{windows} windows in the {steps}warm steps, {bytes}; open for {open}, no upload window open for {idle}");
+    // Windows may cross the edges of the warm steps.
+    let crossing = if uploads.ended == windows { String::new() } else { format!(" in the {} that ended there", uploads.ended) };
+    let text = format!(
+        "{windows} windows in the {steps}warm steps, {bytes}{crossing}; open for {open}, no upload window open for {idle}"
+    );
     screen.item("uploads", &text);
     if let Some(rate) = uploads.rate {
-        screen.more(&format!("upload_window_rate {:.3} GB/s: {}", rate / 1e9, windows::RATE_LABEL));
+        screen.more(&format!("upload_window_rate {}: {}", floor::human_rate(rate), windows::RATE_LABEL));
     }
 }
 

@@ -116,6 +116,8 @@ impl Record {
 pub struct LoadedReport {
     /// The file, relative to the input.
     pub file: String,
+    /// The session that it is about; older recorders do not name it.
+    pub session_id: Option<String>,
     /// The route that produced it.
     pub route: Option<String>,
     /// `configuration`, as recorded.
