@@ -10,11 +10,13 @@ use std::path::Path;
 fn the_recorded_device_run_gives_its_committed_results() {
     let journals = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("samples/journals");
     let at = scratch("golden");
-    let said = ran(command("ddo-analyze").current_dir(&journals).arg("flux-h200").arg("--out").arg(at.path().join("out"))).ended(0);
+    let said =
+        ran(command("ddo-analyze").current_dir(&journals).arg("flux-h200").arg("--out").arg(at.path().join("out"))).ended(0);
     let trace = std::fs::read(at.path().join("out/run.perfetto-trace")).expect("written");
     sound(&trace);
     // The screen ends with the folder of this run; the rest is the recording's.
-    let screen: String = said.out.lines().take_while(|line| !line.starts_with("outputs")).map(|line| format!("{line}\n")).collect();
+    let screen: String =
+        said.out.lines().take_while(|line| !line.starts_with("outputs")).map(|line| format!("{line}\n")).collect();
     let results = [
         ("summary.json", std::fs::read(at.path().join("out/summary.json")).expect("written")),
         ("screen.txt", screen.into_bytes()),

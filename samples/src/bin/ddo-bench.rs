@@ -5,9 +5,9 @@
 use anyhow::Context as _;
 use clap::Parser as _;
 use ddo_samples::bench::{Bench, BenchArgs, scale, stream};
-use serde::Serialize;
 use ddo_samples::model::target_dir_of;
 use ddo_samples::run::RunError;
+use serde::Serialize;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
