@@ -127,7 +127,7 @@ mod tests {
 
     fn stream(line: &[&str]) -> StreamArgs {
         let line = ["ddo-bench", "stream"].iter().chain(line);
-        let Bench::Stream(args) = BenchArgs::try_parse_from(line).expect("all known").bench;
+        let Bench::Stream(args) = BenchArgs::try_parse_from(line).expect("all known").bench else { panic!("another bench") };
         args
     }
 
