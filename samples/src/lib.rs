@@ -8,7 +8,7 @@
 //! | [`minilm`] | How does a real sentence encoder compute, layer by layer? |
 //! | [`flux`] | What is the measured workload, at any scale? |
 //! | [`run`] | How does a sample run under the runtime, and is its result right? |
-//! | [`bench`] | How fast does the runtime stream, against what the machine could do? |
+//! | [`mod@bench`] | How fast does the runtime stream, against what the machine could do? |
 //!
 //! Programs: `ddo-sample` runs one model; `ddo-bench` measures; `ddo-demo` records and analyses one run from nothing.
 //!
