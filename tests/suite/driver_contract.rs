@@ -1,7 +1,9 @@
 //! One contract for every driver: host threaded, stepped and interleaved, and cuda where a device exists.
 
 use crate::support::ffi;
-use ddo_recorder::driver::{CudaDriver, CudaOptions, Driver, HostAccess, HostBytes, HostMode, Priority, Timed};
+use ddo_recorder::driver::{
+    CudaDriver, CudaOptions, DeviceAddress, Driver, HostAccess, HostBytes, HostMode, PhysicalId, Priority, Timed,
+};
 use ddo_recorder::meter::SystemClock;
 use ddo_recorder::{DriverErrorKind, HostDriver, HostOptions};
 use std::process::Command;
@@ -41,6 +43,22 @@ fn on_every_driver(case: impl Fn(&dyn Driver)) {
         eprintln!("on {name}");
         case(&*driver);
     }
+}
+
+/// Reserves and maps one page.
+fn map_page(driver: &dyn Driver, page: u64) -> (DeviceAddress, PhysicalId) {
+    let base = driver.address_reserve(page).expect("reserve");
+    let memory = driver.memory_create(page).expect("create");
+    driver.memory_map(base, page, memory).expect("map");
+    driver.memory_set_access(base, page).expect("access");
+    (base, memory)
+}
+
+/// Gives such a page back.
+fn unmap_page(driver: &dyn Driver, page: u64, base: DeviceAddress, memory: PhysicalId) {
+    driver.memory_unmap(base, page).expect("unmap");
+    driver.memory_release(memory).expect("release");
+    driver.address_free(base, page).expect("free");
 }
 
 #[test]
@@ -87,10 +105,7 @@ fn misuse_is_an_invalid_value_and_nothing_sticks() {
 fn events_order_streams_and_measure_time() {
     on_every_driver(|driver| {
         let page = driver.facts().page_bytes;
-        let base = driver.address_reserve(page).expect("reserve");
-        let memory = driver.memory_create(page).expect("create");
-        driver.memory_map(base, page, memory).expect("map");
-        driver.memory_set_access(base, page).expect("access");
+        let (base, memory) = map_page(driver, page);
         let (a, b) = (driver.stream_create(Priority::Normal).expect("a"), driver.stream_create(Priority::High).expect("b"));
         let (start, end) = (driver.event_create(true).expect("event"), driver.event_create(true).expect("event"));
         assert!(driver.event_query(start).expect("never recorded counts as passed"));
@@ -120,9 +135,7 @@ fn events_order_streams_and_measure_time() {
         driver.context_synchronize().expect("sync");
         driver.stream_destroy(a).expect("destroy");
         driver.stream_destroy(b).expect("destroy");
-        driver.memory_unmap(base, page).expect("unmap");
-        driver.memory_release(memory).expect("release");
-        driver.address_free(base, page).expect("free");
+        unmap_page(driver, page, base, memory);
     });
 }
 
@@ -141,10 +154,7 @@ fn source_bytes_live_until_their_copy_has_run() {
     }
     on_every_driver(|driver| {
         let page = driver.facts().page_bytes;
-        let base = driver.address_reserve(page).expect("reserve");
-        let memory = driver.memory_create(page).expect("create");
-        driver.memory_map(base, page, memory).expect("map");
-        driver.memory_set_access(base, page).expect("access");
+        let (base, memory) = map_page(driver, page);
         let stream = driver.stream_create(Priority::High).expect("stream");
         let dropped = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let owner = Noted((0..page).map(|byte| byte as u8).collect(), Arc::clone(&dropped));
@@ -158,9 +168,7 @@ fn source_bytes_live_until_their_copy_has_run() {
         assert!(dropped.load(std::sync::atomic::Ordering::SeqCst), "the lease ends with the proof");
         driver.event_destroy(event).expect("destroy");
         driver.stream_destroy(stream).expect("destroy");
-        driver.memory_unmap(base, page).expect("unmap");
-        driver.memory_release(memory).expect("release");
-        driver.address_free(base, page).expect("free");
+        unmap_page(driver, page, base, memory);
     });
 }
 

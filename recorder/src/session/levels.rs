@@ -27,8 +27,6 @@ pub struct Levels {
     pub quarantined_bytes: u64,
     /// Source bytes registered for direct copies.
     pub registered_bytes: u64,
-    /// Context synchronisations that an access call needed before another try.
-    pub access_retry_syncs: u64,
     /// Passes that taught an order.
     pub passes: u64,
     /// Passes that left the learned order.
@@ -50,7 +48,6 @@ impl Inner {
             pinned_units: state.residence.iter().filter(|residence| residence.pins > 0).count() as u64,
             quarantined_bytes: state.quarantined_bytes() + self.book.lost_bytes.get(),
             registered_bytes: state.registrations.registered_bytes(),
-            access_retry_syncs: self.book.access_retry_syncs.get(),
             passes: state.order.passes(),
             mismatches: state.order.mismatches(),
         }
