@@ -89,16 +89,34 @@ pub fn object_schema(fields: &[crate::field::Field], properties: Vec<(&'static s
     json!({"type": "object", "properties": map, "required": required})
 }
 
+/// Adds the properties of a flattened group to the schema of the object that holds it.
+pub fn merge_schema(mut object: Value, group: Value) -> Value {
+    for key in ["properties", "required"] {
+        match (object.get_mut(key), group.get(key)) {
+            (Some(Value::Object(all)), Some(Value::Object(more))) => all.extend(more.clone()),
+            (Some(Value::Array(all)), Some(Value::Array(more))) => all.extend(more.iter().cloned()),
+            _ => {}
+        }
+    }
+    object
+}
+
 /// Declares a section: `field: Type = Unit, Kind, Lifetime, boundary, meaning, action;`
 ///
-/// `Option<T>` fields are left out of JSON when they are `None`; every other field is required.
+/// `Option<T>` fields are left out of JSON when they are `None`; every other field is required. After the action,
+/// braces give the rules that differ from [`crate::field::Field::PLAIN`]:
+/// `{ gate: Gate::MustBeZero, deterministic: true }`. Behind the braces of the section, `flatten { group: Group }`
+/// adds fields of the same JSON object that are declared as a section of their own; such a group has optional
+/// fields only and is `Default`.
 #[macro_export]
 macro_rules! section {
     (
         $(#[$meta:meta])*
         pub struct $name:ident at $path:tt {
-            $( $field:ident $(as $key:literal)? : $ty:ty = $unit:expr, $kind:ident, $lifetime:ident, $boundary:literal, $meaning:literal, $action:literal; )*
+            $( $field:ident $(as $key:literal)? : $ty:ty = $unit:expr, $kind:ident, $lifetime:ident, $boundary:literal, $meaning:literal, $action:literal
+                $(, { $($rule:ident : $value:expr),+ $(,)? })?; )*
         }
+        $( flatten { $( $group:ident : $group_ty:ty ),+ $(,)? } )?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
@@ -109,6 +127,11 @@ macro_rules! section {
                 $(#[serde(rename = $key)])?
                 pub $field: $ty,
             )*
+            $($(
+                /// Fields of the same JSON object that have a table of their own.
+                #[serde(flatten)]
+                pub $group: $group_ty,
+            )+)?
         }
 
         impl $crate::section::Section for $name {
@@ -123,16 +146,20 @@ macro_rules! section {
                     meaning: $meaning,
                     action: $action,
                     required: !<$ty as $crate::section::JsonShape>::OPTIONAL,
+                    $($($rule: $value,)+)?
+                    ..$crate::field::Field::PLAIN
                 },)*
             ];
         }
 
         impl $crate::section::JsonShape for $name {
             fn schema() -> ::serde_json::Value {
-                $crate::section::object_schema(
+                let own = $crate::section::object_schema(
                     <$name as $crate::section::Section>::FIELDS,
                     vec![$(($crate::section_key!($field $(as $key)?), <$ty as $crate::section::JsonShape>::schema()),)*],
-                )
+                );
+                $($( let own = $crate::section::merge_schema(own, <$group_ty as $crate::section::JsonShape>::schema()); )+)?
+                own
             }
         }
     };

@@ -33,7 +33,7 @@ impl LookAhead {
 
 /// The last values that a component recorded: those of its leading report, else of its last record.
 pub fn last_values(component: &Component) -> Option<&Values> {
-    let report = Run::leading_report(component).map(|report| &report.values).filter(|values| !values.is_empty());
+    let report = Run::leading_report(component).filter(|report| report.has_counters()).map(|report| &report.values);
     report.or_else(|| component.records.last().map(|record| &record.values))
 }
 

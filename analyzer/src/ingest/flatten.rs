@@ -1,7 +1,7 @@
 //! Leaves of a document: "Which numbers does it hold, and are they declared?"
 //!
 //! Uses the catalogue. Invariants: a path is stored once however many records repeat it; list positions are written
-//! `[]`; paths are bounded in length and number; null is no value and is left out.
+//! `[]`; paths are bounded in length and number; null is kept as uncollected; items of lists are not kept.
 
 use super::notes::Notes;
 use crate::limits::{MAX_KNOWN_PATHS, MAX_PATH_BYTES, MAX_UNKNOWN_PATHS};
@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Leaves that are kept: those of the offload runtime.
-const KEPT: &str = "runtime.vmm.";
+/// Leaves of a journal record that are kept: those of the offload runtime. The rest repeats in every record.
+const KEPT_OF_RECORDS: &str = "runtime.vmm.";
 
 /// Whose document it is: decides how undeclared fields are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,19 +49,26 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Notes every leaf of a report and returns those of the offload runtime.
+    /// Notes every leaf of a report and returns those outside lists.
     pub(super) fn report(&mut self, report: &Value) -> Values {
         let mut values = Values::new();
-        self.leaves(report, &mut String::new(), Origin::of(report), &mut values);
+        self.leaves(report, &mut String::new(), Origin::of(report), "", &mut values);
+        values
+    }
+
+    /// Notes every leaf of a record's report and returns those of the offload runtime.
+    pub(super) fn record(&mut self, report: &Value) -> Values {
+        let mut values = Values::new();
+        self.leaves(report, &mut String::new(), Origin::of(report), KEPT_OF_RECORDS, &mut values);
         values
     }
 
     /// Notes every leaf of a document whose rows begin with `root`.
     pub(super) fn document(&mut self, value: &Value, root: &str) {
-        self.leaves(value, &mut root.to_string(), Origin::Beside, &mut Values::new());
+        self.leaves(value, &mut root.to_string(), Origin::Beside, "", &mut Values::new());
     }
 
-    fn leaves(&mut self, value: &Value, path: &mut String, origin: Origin, out: &mut Values) {
+    fn leaves(&mut self, value: &Value, path: &mut String, origin: Origin, kept: &str, out: &mut Values) {
         let length = path.len();
         match value {
             Value::Object(map) => {
@@ -74,20 +81,21 @@ impl Paths {
                         path.push('.');
                     }
                     path.push_str(key);
-                    self.leaves(inner, path, origin, out);
+                    self.leaves(inner, path, origin, kept, out);
                     path.truncate(length);
                 }
             }
             Value::Array(list) => {
                 path.push_str("[]");
                 for inner in list {
-                    self.leaves(inner, path, origin, out);
+                    self.leaves(inner, path, origin, kept, out);
                 }
                 path.truncate(length);
             }
             leaf => {
                 let Some(shared) = self.note(path, origin) else { return };
-                if path.starts_with(KEPT)
+                if path.starts_with(kept)
+                    && !path.contains("[]")
                     && let Some(scalar) = scalar(leaf)
                 {
                     out.insert(shared, scalar);
@@ -182,6 +190,7 @@ fn scalar(value: &Value) -> Option<Scalar> {
             .map(Scalar::U64)
             .or_else(|| number.as_i64().map(Scalar::I64))
             .or_else(|| number.as_f64().map(Scalar::F64)),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::Null => Some(Scalar::Uncollected),
+        Value::Array(_) | Value::Object(_) => None,
     }
 }

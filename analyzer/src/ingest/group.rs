@@ -109,7 +109,7 @@ fn home_of(homes: &[Home], report: &LoadedReport, stated: Option<&String>) -> Op
 
 /// Reports of helper routes have no counters of their own.
 fn is_helper(report: &LoadedReport) -> bool {
-    report.values.is_empty()
+    !report.has_counters()
 }
 
 /// A component's folder, unless it is the journal's own.

@@ -37,7 +37,7 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
     let step = step_of(entry, &value, notes)?;
     let host_elapsed_ns = elapsed(&value, place, notes);
     let observed_ns = observed(metrics, place, notes);
-    let values = paths.report(metrics);
+    let values = paths.record(metrics);
     let component = metrics.pointer("/configuration/component").and_then(Value::as_str).map(str::to_string);
     let session_id = super::report::session_of(metrics);
     let mut part = |path: &str| value.pointer_mut(path).map_or(Value::Null, Value::take);

@@ -124,7 +124,7 @@ pub struct LoadedReport {
     pub configuration: Value,
     /// `runtime.state`, as recorded.
     pub state: Value,
-    /// Leaves under `runtime.vmm`, by full path.
+    /// Leaves outside lists, by full path.
     pub values: Values,
     /// `runtime.execution_timing`.
     pub timing: Option<ExecutionTiming>,
@@ -141,6 +141,11 @@ impl LoadedReport {
     /// An unsigned integer of the planner's decisions.
     pub fn decided(&self, key: &str) -> Option<u64> {
         decision(&self.state, key)
+    }
+
+    /// True for a report about an attached component, which has counters; helper routes have none.
+    pub fn has_counters(&self) -> bool {
+        self.values.keys().any(|path| path.starts_with("runtime.vmm."))
     }
 
     /// File name without its folders and `.json`.
@@ -168,7 +173,7 @@ impl Run {
             .iter()
             .find(|report| report.short_name() == "final")
             .or_else(|| reports.iter().rev().find(timed))
-            .or_else(|| reports.iter().rev().find(|report| !report.values.is_empty()))
+            .or_else(|| reports.iter().rev().find(|report| report.has_counters()))
             .or_else(|| reports.last())
     }
 }

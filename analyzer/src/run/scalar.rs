@@ -21,6 +21,8 @@ pub enum Scalar {
     Bool(bool),
     /// A word or text.
     Text(String),
+    /// Given as null: the recorder did not collect it. What is unavailable is not in the map at all.
+    Uncollected,
 }
 
 impl Scalar {
@@ -38,7 +40,7 @@ impl Scalar {
             Scalar::U64(value) => Some(*value as f64),
             Scalar::I64(value) => Some(*value as f64),
             Scalar::F64(value) => Some(*value),
-            Scalar::Bool(_) | Scalar::Text(_) => None,
+            Scalar::Bool(_) | Scalar::Text(_) | Scalar::Uncollected => None,
         }
     }
 }

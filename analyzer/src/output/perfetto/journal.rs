@@ -143,7 +143,7 @@ fn drawable(unit: Unit, value: &Scalar) -> Result<i64, Option<String>> {
     match value {
         Scalar::U64(value) if unit != Unit::Seconds => i64::try_from(*value).map_err(|_| Some(value.to_string())),
         Scalar::I64(value) if unit != Unit::Seconds => Ok(*value),
-        Scalar::Bool(_) | Scalar::Text(_) => Err(None),
+        Scalar::Bool(_) | Scalar::Text(_) | Scalar::Uncollected => Err(None),
         number if unit == Unit::Seconds => number.as_f64().and_then(nanoseconds).ok_or_else(|| Some(format!("{number:?}"))),
         Scalar::F64(value) if value.fract() == 0.0 && value.abs() < 9e15 => Ok(*value as i64),
         _ => Err(None),
