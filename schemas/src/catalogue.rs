@@ -2,6 +2,7 @@
 
 use crate::field::Field;
 use crate::section::Section;
+use crate::sections::vmm;
 use crate::{journal, manifest, memory, report, sections, settings, summary, timeline};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -33,6 +34,24 @@ pub const TABLES: &[Table] = &[
     Table { title: "Setup actions", fields: sections::SetupAction::FIELDS },
     Table { title: "Planner decisions", fields: sections::PlannerDecisions::FIELDS },
     Table { title: "Offload runtime", fields: sections::Vmm::FIELDS },
+    Table { title: "Offload runtime: arena", fields: vmm::Arena::FIELDS },
+    Table { title: "Offload runtime: admission", fields: vmm::Admission::FIELDS },
+    Table { title: "Offload runtime: slots and lifetime buffer", fields: vmm::Buffers::FIELDS },
+    Table { title: "Offload runtime: uploads", fields: vmm::Uploads::FIELDS },
+    Table { title: "Offload runtime: look-ahead", fields: vmm::LookAhead::FIELDS },
+    Table { title: "Offload runtime: sources", fields: vmm::Sources::FIELDS },
+    Table { title: "Offload runtime: tickets", fields: vmm::Tickets::FIELDS },
+    Table { title: "Offload runtime: batch transport", fields: vmm::Transport::FIELDS },
+    Table { title: "Offload runtime: library bridge", fields: vmm::Bridge::FIELDS },
+    Table { title: "Offload runtime: native ring", fields: vmm::Ring::FIELDS },
+    Table { title: "Offload runtime: staging", fields: vmm::Staging::FIELDS },
+    Table { title: "Offload runtime: view setup", fields: vmm::Views::FIELDS },
+    Table { title: "Offload runtime: source cache", fields: vmm::SourceCache::FIELDS },
+    Table { title: "Offload runtime: source cache timings", fields: vmm::SourceTimings::FIELDS },
+    Table { title: "Offload runtime: source cache events", fields: vmm::SourceEvents::FIELDS },
+    Table { title: "Offload runtime: source cache pressure", fields: vmm::Pressure::FIELDS },
+    Table { title: "Offload runtime: allocator pool", fields: vmm::AllocatorPool::FIELDS },
+    Table { title: "Offload runtime: allocator", fields: vmm::Allocator::FIELDS },
     Table { title: "Completion collection", fields: sections::CompletionCollection::FIELDS },
     Table { title: "Execution timing", fields: sections::ExecutionTiming::FIELDS },
     Table { title: "Native timeline", fields: timeline::NativeTimeline::FIELDS },

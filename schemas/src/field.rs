@@ -90,6 +90,18 @@ pub struct Rate {
     pub scope: RateScope,
 }
 
+impl Rate {
+    /// The seconds of the work itself.
+    pub const fn work(seconds: &'static str) -> Rate {
+        Rate { seconds, scope: RateScope::Work }
+    }
+
+    /// The seconds of handing the work over.
+    pub const fn enqueue(seconds: &'static str) -> Rate {
+        Rate { seconds, scope: RateScope::Enqueue }
+    }
+}
+
 /// A declared field: everything the product says about one number, once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field {

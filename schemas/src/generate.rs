@@ -2,7 +2,7 @@
 
 use crate::catalogue::TABLES;
 use crate::section::JsonShape;
-use crate::{journal, manifest, memory, report, settings, summary};
+use crate::{journal, manifest, memory, report, settings, summary, words};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -10,20 +10,23 @@ use std::fmt::Write;
 pub fn fields_markdown() -> String {
     let mut out = String::from(
         "# Fields\n\nGenerated from the declarations in `schemas/src`; do not edit. A field that is unavailable is left out of \
-         JSON. `[]` is a list item, `*` a free key. \"may be absent\" marks fields that are left out when unavailable.\n",
+         JSON. `[]` is a list item, `*` a free key. \"may be absent\" marks fields that are left out when unavailable. Rules say \
+         what a pipeline does with a difference, when a value says nothing, and which host times lie inside which; times that are \
+         nested are never added up.\n",
     );
     for table in TABLES {
         let _ = write!(
             out,
-            "\n## {}\n\n| path | unit | kind · lifetime | collected | meaning | what to do |\n|---|---|---|---|---|---|\n",
+            "\n## {}\n\n| path | unit | kind · lifetime | collected | meaning | what to do | rules |\n|---|---|---|---|---|---|---|\n",
             table.title
         );
         for field in table.fields {
             let absent = if field.required { "" } else { " · may be absent" };
+            let rules = words::rules(field).into_iter().chain(words::nesting(field.path)).collect::<Vec<_>>().join("; ");
             let kind = format!("{:?} · {:?}", field.kind, field.lifetime).to_lowercase();
             let _ = writeln!(
                 out,
-                "| `{}` | {} | {kind}{absent} | {} | {} | {} |",
+                "| `{}` | {} | {kind}{absent} | {} | {} | {} | {rules} |",
                 field.path, field.unit, field.boundary, field.meaning, field.action
             );
         }

@@ -16,6 +16,7 @@
 //! | [`summary`] | what does `ddo-analyze` print for machines? |
 //! | [`catalogue`] | all field rows, looked up by JSON path |
 //! | [`scope`] | which host time lies inside which? |
+//! | [`words`] | what do the rules of a row say to people? |
 //! | [`generate`] | the generated files, as text |
 //!
 //! Invariants: no I/O, no unsafe code, no GPU. An unavailable value is `None` and left out of JSON; zero is a
@@ -37,6 +38,7 @@ pub mod summary;
 pub mod timeline;
 pub mod unit;
 pub mod version;
+pub mod words;
 
 pub use field::{Field, Kind, Lifetime};
 pub use finding::{Finding, Severity};

@@ -243,9 +243,20 @@ pub fn find(name: &str) -> Option<&'static Scope> {
 
 /// The scope whose seconds a path holds, at any place where reports repeat it.
 pub fn of_seconds(path: &str) -> Option<&'static Scope> {
-    let path = path.replace("steps[].driver_delta", "total_delta");
-    let path = path.strip_prefix("setup.setup_runtime").map_or(path.clone(), |rest| format!("runtime.state.setup_runtime{rest}"));
+    let path = common_place(path);
     SCOPES.iter().find(|scope| scope.seconds == path)
+}
+
+/// The scopes that a path counts the calls of, at any place where reports repeat it.
+pub fn of_calls(path: &str) -> impl Iterator<Item = &'static Scope> {
+    let path = common_place(path);
+    SCOPES.iter().filter(move |scope| scope.calls == Some(path.as_str()))
+}
+
+/// One path for the places where reports repeat a value.
+fn common_place(path: &str) -> String {
+    let path = path.replace("steps[].driver_delta", "total_delta");
+    path.strip_prefix("setup.setup_runtime").map_or(path.clone(), |rest| format!("runtime.state.setup_runtime{rest}"))
 }
 
 /// The scopes inside one, with their relation to it, in the order of [`SCOPES`].

@@ -82,7 +82,9 @@ pub fn object_schema(fields: &[crate::field::Field], properties: Vec<(&'static s
     let mut map = serde_json::Map::new();
     for (field, (name, mut schema)) in fields.iter().zip(properties) {
         if let Value::Object(object) = &mut schema {
-            object.insert("description".into(), format!("{} [{}]", field.meaning, field.unit).into());
+            let rules = crate::words::rules(field).join("; ");
+            let rules = if rules.is_empty() { rules } else { format!(" ({rules})") };
+            object.insert("description".into(), format!("{} [{}]{rules}", field.meaning, field.unit).into());
         }
         map.insert(name.into(), schema);
     }

@@ -211,6 +211,6 @@ fn a_cap_on_registration_is_a_counted_fallback() {
     offload.wait_idle().expect("idle");
     assert_eq!(*state.lock().expect("jobs do not panic"), tiny::reference(&[0, 1, 2, 3]));
     let report = offload.metrics_snapshot(SnapshotOptions::default()).expect("a report");
-    assert_eq!(report.runtime.vmm.expect("attached").fast_mapped_source_registered_bytes, Some(0));
+    assert_eq!(report.runtime.vmm.expect("attached").sources.fast_mapped_source_registered_bytes, Some(0));
     offload.close(Duration::from_secs(1)).expect("closes");
 }

@@ -18,4 +18,5 @@ mod story;
 mod support;
 mod tidy;
 mod tidy_rules;
+mod vmm_rows;
 mod wrap;

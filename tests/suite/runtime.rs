@@ -44,14 +44,17 @@ fn every_ceiling_gives_the_same_bits_and_holds() {
             }
             offload.wait_idle().expect("idle");
             let vmm = vmm(&offload);
-            assert!(vmm.fast_total_weight_resident_bytes.expect("gauge") <= ceiling);
-            assert_eq!(vmm.fast_transfer_live_tickets, Some(0));
-            assert_eq!(vmm.fast_pinned_units, Some(0));
-            let (units, hits, cancelled) =
-                (vmm.fast_gpu_prefetch_units, vmm.fast_gpu_prefetch_hits, vmm.fast_gpu_prefetch_cancelled_units);
-            let in_flight = vmm.fast_gpu_prefetch_in_flight_units.expect("gauge");
+            assert!(vmm.arena.fast_total_weight_resident_bytes.expect("gauge") <= ceiling);
+            assert_eq!(vmm.tickets.fast_transfer_live_tickets, Some(0));
+            assert_eq!(vmm.arena.fast_pinned_units, Some(0));
+            let (units, hits, cancelled) = (
+                vmm.look_ahead.fast_gpu_prefetch_units,
+                vmm.look_ahead.fast_gpu_prefetch_hits,
+                vmm.look_ahead.fast_gpu_prefetch_cancelled_units,
+            );
+            let in_flight = vmm.look_ahead.fast_gpu_prefetch_in_flight_units.expect("gauge");
             assert_eq!(units.expect("count"), hits.expect("count") + cancelled.expect("count") + in_flight);
-            assert_eq!(ledger.seen().copied_bytes, vmm.fast_upload_bytes.expect("count"), "every copied byte is counted");
+            assert_eq!(ledger.seen().copied_bytes, vmm.uploads.fast_upload_bytes.expect("count"), "every copied byte is counted");
             close(&ledger, &offload);
         }
     }
@@ -65,11 +68,11 @@ fn look_ahead_hits_every_streamed_unit_after_the_first_pass_and_wraps() {
         pass(&offload, &order).expect("a pass");
     }
     let vmm = vmm(&offload);
-    assert_eq!(vmm.fast_gpu_prefetch_hits, Some(18), "three passes of six, the first of each found by wrapping");
-    assert_eq!(vmm.fast_execution_buffer_uploads, Some(25), "four passes of six and one ahead of the fifth");
-    assert_eq!(vmm.fast_gpu_prefetch_in_flight_units, Some(1));
-    assert_eq!(vmm.fast_execution_plan_mismatches, Some(0));
-    assert_eq!(vmm.fast_compute_wait_events, Some(24), "each consumed upload is waited for");
+    assert_eq!(vmm.look_ahead.fast_gpu_prefetch_hits, Some(18), "three passes of six, the first of each found by wrapping");
+    assert_eq!(vmm.buffers.fast_execution_buffer_uploads, Some(25), "four passes of six and one ahead of the fifth");
+    assert_eq!(vmm.look_ahead.fast_gpu_prefetch_in_flight_units, Some(1));
+    assert_eq!(vmm.look_ahead.fast_execution_plan_mismatches, Some(0));
+    assert_eq!(vmm.uploads.fast_compute_wait_events, Some(24), "each consumed upload is waited for");
     close(&ledger, &offload);
 }
 
@@ -83,8 +86,8 @@ fn residents_are_uploaded_once() {
     let residents = offload.units().iter().filter(|unit| unit.resident).count() as u64;
     assert!(residents >= 2, "{:?}", offload.units());
     let vmm = vmm(&offload);
-    assert_eq!(vmm.fast_faults, Some(residents));
-    assert_eq!(vmm.fast_signature_hits, Some(residents * 2 * 2), "two tensors each, in two later passes");
+    assert_eq!(vmm.arena.fast_faults, Some(residents));
+    assert_eq!(vmm.arena.fast_signature_hits, Some(residents * 2 * 2), "two tensors each, in two later passes");
     close(&ledger, &offload);
 }
 
@@ -96,8 +99,8 @@ fn another_order_is_counted_cancels_look_ahead_and_stays_right() {
         assert_eq!(pass(&offload, &order).expect("a pass"), reference(&order));
     }
     let vmm = vmm(&offload);
-    assert_eq!(vmm.fast_execution_plan_mismatches, Some(2), "to the other order and back");
-    assert!(vmm.fast_gpu_prefetch_cancelled_units.expect("count") > 0);
+    assert_eq!(vmm.look_ahead.fast_execution_plan_mismatches, Some(2), "to the other order and back");
+    assert!(vmm.look_ahead.fast_gpu_prefetch_cancelled_units.expect("count") > 0);
     close(&ledger, &offload);
 }
 
@@ -237,7 +240,7 @@ fn a_refused_request_leaves_the_learned_order_alone() {
         submit(&offload, offload.compute_stream(), unit, &state).expect("submitted");
     }
     offload.mark_step().expect("a step");
-    assert_eq!(vmm(&offload).fast_execution_plan_mismatches, Some(0), "0 and 1 in hand, then 2 to 5, as learned");
+    assert_eq!(vmm(&offload).look_ahead.fast_execution_plan_mismatches, Some(0), "0 and 1 in hand, then 2 to 5, as learned");
     offload.wait_idle().expect("idle");
     close(&ledger, &offload);
 }

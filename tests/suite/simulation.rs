@@ -75,7 +75,7 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
     offload.wait_idle().expect("idle");
     let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: None }).expect("a report");
     let vmm = report.runtime.vmm.expect("attached");
-    assert_eq!((vmm.fast_transfer_live_tickets, vmm.fast_pinned_units), (Some(0), Some(0)));
+    assert_eq!((vmm.tickets.fast_transfer_live_tickets, vmm.arena.fast_pinned_units), (Some(0), Some(0)));
     audit();
     let closed = offload.close(Duration::from_secs(1)).expect("closes");
     assert_eq!((closed.quarantined_bytes, closed.errors.len()), (0, 0), "{closed:?}");

@@ -5,6 +5,7 @@
 use crate::error::Error;
 use crate::limits::SUGGESTIONS;
 use ddo_schemas::catalogue::{self, Row, TABLES};
+use ddo_schemas::{scope, words};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -40,6 +41,11 @@ pub fn text(rows: &[&Row]) -> String {
             "{gap}{}\n  unit        {}\n  kind        {kind}{may}\n  collected   {}\n  meaning     {}\n  what to do  {}\n",
             row.path, field.unit, field.boundary, field.meaning, field.action
         );
+        let rules = words::rules(field).join("; ");
+        let more = [("rules", Some(rules).filter(|rules| !rules.is_empty())), ("nesting", words::nesting(&row.path))];
+        for (label, text) in more {
+            let _ = text.map_or(Ok(()), |text| writeln!(out, "  {label:<11} {text}"));
+        }
     }
     out
 }
@@ -51,9 +57,20 @@ pub fn json(rows: &[&Row]) -> Value {
         json!({
             "path": row.path, "unit": field.unit.name(), "kind": field.kind, "lifetime": field.lifetime,
             "boundary": field.boundary, "meaning": field.meaning, "action": field.action, "required": field.required,
+            "gate": field.gate, "deterministic": field.deterministic, "meaningful_if": field.meaningful_if, "rate": field.rate,
+            "nesting": nesting(&row.path),
         })
     };
     Value::Array(rows.iter().map(row).collect())
+}
+
+/// The scopes around and inside the time that a path holds, as JSON; null where it holds none.
+fn nesting(path: &str) -> Value {
+    let Some(scope) = scope::of_seconds(path) else { return Value::Null };
+    let relation = |name: &str, inside: &scope::Inside| json!({"scope": name, "nature": inside.nature, "route": inside.route});
+    let around: Vec<Value> = scope.inside.iter().map(|inside| relation(inside.parent, inside)).collect();
+    let within: Vec<Value> = scope::children(scope.name).map(|(child, inside)| relation(child.name, inside)).collect();
+    json!({"scope": scope.name, "calls": scope.calls, "inside": around, "contains": within})
 }
 
 /// Every row.
@@ -107,6 +124,21 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_and_nesting_reach_people_and_machines() {
+        let rows = look_up("fast_source_cache_batch_reap_seconds").expect("known");
+        let people = text(&rows);
+        assert!(people.contains("  nesting     inside, partly outside `fast_source_cache_batch_submit`"), "{people}");
+        let machines = json(&rows);
+        assert_eq!(machines[0]["nesting"]["inside"][0]["nature"], "partly_outside");
+        assert_eq!(machines[0]["nesting"]["contains"][0]["scope"], "fast_source_cache_close_total");
+        let rows = look_up("fast_dma_enqueue_bytes").expect("known");
+        assert!(text(&rows).contains("  rules       divided by `fast_dma_enqueue_seconds`"), "{}", text(&rows));
+        let machines = json(&rows);
+        assert_eq!(machines[0]["rate"], json!({"seconds": "fast_dma_enqueue_seconds", "scope": "enqueue"}));
+        assert_eq!((&machines[0]["gate"], &machines[0]["nesting"]), (&json!("unrated"), &Value::Null));
+    }
 
     #[test]
     fn short_names_full_paths_and_typing_errors() {

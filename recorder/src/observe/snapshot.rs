@@ -6,6 +6,7 @@ use crate::memory::SourceKind;
 use crate::meter::{Counter, HostScope};
 use crate::session::{Inner, Levels, Offload};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
+use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads};
 use ddo_schemas::sections::{CompletionCollection, Vmm};
 use ddo_schemas::{Report, Seconds, version};
 use std::collections::BTreeMap;
@@ -58,68 +59,40 @@ impl Offload {
 }
 
 fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
-    let counters = &inner.counters;
-    let count = |counter: &Counter| Some(counter.get());
-    let seconds = |scope: &HostScope| Some(Seconds(scope.seconds()));
-    let calls = |scope: &HostScope| Some(scope.calls());
-    let mapped = inner.sources.kind() == SourceKind::Mapped;
-    let file_bytes = counters.file_upload_bytes.get();
-    let memory_bytes = counters.upload_bytes.get() - file_bytes;
-    let cpu_dma = if mapped { memory_bytes } else { counters.upload_bytes.get() };
-    let cpu_source = !mapped || inner.bindings.memory > 0;
     Vmm {
         reserved_bytes: Some(levels.arena.virtual_bytes),
         resident_bytes: Some(levels.arena.resident_bytes),
         materializations: Some(levels.arena.faults),
         evictions: Some(0),
-        copied_bytes: count(&counters.upload_bytes),
+        copied_bytes: count(&inner.counters.upload_bytes),
+        arena: arena(inner, levels),
+        admission: admission(inner),
+        buffers: buffers(inner, levels),
+        uploads: uploads(inner),
+        look_ahead: look_ahead(inner, levels),
+        sources: sources(inner, levels),
+        tickets: tickets(inner, levels),
+        transport: transport(inner),
+        ..Vmm::default()
+    }
+}
+
+fn count(counter: &Counter) -> Option<u64> {
+    Some(counter.get())
+}
+
+fn seconds(scope: &HostScope) -> Option<Seconds> {
+    Some(Seconds(scope.seconds()))
+}
+
+fn calls(scope: &HostScope) -> Option<u64> {
+    Some(scope.calls())
+}
+
+fn arena(inner: &Inner, levels: &Levels) -> Arena {
+    Arena {
         fast_faults: Some(levels.arena.faults),
-        fast_signature_hits: count(&counters.signature_hits),
-        fast_uploads: count(&counters.uploads),
-        fast_file_uploads: count(&counters.file_uploads),
-        fast_upload_bytes: count(&counters.upload_bytes),
-        fast_fault_failures: count(&counters.fault_failures),
-        fast_capacity_admission_failures: count(&counters.capacity_admission_failures),
-        fast_cuda_admission_failures: count(&counters.device_admission_failures),
-        fast_execution_buffer_uploads: count(&counters.slot_uploads),
-        fast_execution_buffer_bytes: count(&counters.slot_bytes),
-        fast_execution_buffer_capacity_bytes: Some(levels.slots * levels.slot_bytes),
-        fast_execution_buffer_resident_bytes: Some(levels.slots_resident_bytes),
-        fast_execution_buffer_slots: Some(levels.slots),
-        fast_execution_buffer_slot_bytes: Some(levels.slot_bytes),
-        fast_dma_enqueue_seconds: seconds(&counters.dma_enqueue),
-        fast_dma_enqueue_bytes: count(&counters.upload_bytes),
-        fast_compute_wait_events: count(&counters.compute_wait_events),
-        fast_gpu_prefetch_units: count(&counters.ahead_units),
-        fast_gpu_prefetch_hits: count(&counters.ahead_hits),
-        fast_gpu_prefetch_capacity_skips: count(&counters.ahead_skips),
-        fast_gpu_prefetch_cancelled_units: count(&counters.ahead_cancelled),
-        fast_gpu_prefetch_in_flight_units: Some(levels.ahead_in_flight),
-        fast_execution_plan_passes: Some(levels.passes),
-        fast_execution_plan_mismatches: Some(levels.mismatches),
-        fast_file_backed_bindings: Some(inner.bindings.file),
-        fast_file_backed_bytes: Some(inner.bindings.file_bytes),
-        fast_cpu_source_bindings: Some(inner.bindings.memory),
-        fast_cpu_source_bytes: Some(inner.bindings.memory_bytes),
-        fast_cpu_source_dma_bytes: cpu_source.then_some(cpu_dma),
-        fast_mapped_source_mapped_bytes: mapped.then(|| inner.sources.mapped_bytes()),
-        fast_mapped_source_registered_bytes: mapped.then_some(levels.registered_bytes),
-        fast_mapped_source_dma_bytes: mapped.then_some(file_bytes),
-        fast_transfer_batch_submissions: count(&counters.batch_submissions),
-        fast_transfer_copies: count(&counters.copies),
-        fast_transfer_live_tickets: Some(levels.live_tickets),
-        fast_transfer_owned_events: Some(levels.events.owned),
-        fast_transfer_pooled_events: Some(levels.events.idle),
-        fast_transfer_events_created: Some(levels.events.created),
-        fast_transfer_events_reused: Some(levels.events.reused),
-        fast_native_transport_batch_transport_total_seconds: seconds(&counters.transport_total),
-        fast_native_transport_batch_transport_total_calls: calls(&counters.transport_total),
-        fast_native_transport_batch_transport_prepare_seconds: seconds(&counters.transport_prepare),
-        fast_native_transport_batch_transport_prepare_calls: calls(&counters.transport_prepare),
-        fast_native_transport_batch_transport_create_seconds: seconds(&counters.transport_create),
-        fast_native_transport_batch_transport_create_calls: calls(&counters.transport_create),
-        fast_native_transport_batch_transport_submit_seconds: seconds(&counters.transport_submit),
-        fast_native_transport_batch_transport_submit_calls: calls(&counters.transport_submit),
+        fast_signature_hits: count(&inner.counters.signature_hits),
         fast_resident_bytes: Some(levels.arena.resident_bytes),
         fast_total_weight_resident_bytes: Some(levels.total_weight_resident_bytes()),
         fast_fault_ceiling_bytes: Some(levels.arena.ceiling_bytes),
@@ -128,5 +101,97 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         fast_arena_materialized_pages: Some(levels.arena.materialized_pages),
         fast_pinned_units: Some(levels.pinned_units),
         fast_quarantined_bytes: Some(levels.quarantined_bytes),
+        ..Arena::default()
+    }
+}
+
+fn admission(inner: &Inner) -> Admission {
+    Admission {
+        fast_fault_failures: count(&inner.counters.fault_failures),
+        fast_capacity_admission_failures: count(&inner.counters.capacity_admission_failures),
+        fast_cuda_admission_failures: count(&inner.counters.device_admission_failures),
+        ..Admission::default()
+    }
+}
+
+fn buffers(inner: &Inner, levels: &Levels) -> Buffers {
+    Buffers {
+        fast_execution_buffer_uploads: count(&inner.counters.slot_uploads),
+        fast_execution_buffer_bytes: count(&inner.counters.slot_bytes),
+        fast_execution_buffer_capacity_bytes: Some(levels.slots * levels.slot_bytes),
+        fast_execution_buffer_resident_bytes: Some(levels.slots_resident_bytes),
+        fast_execution_buffer_slots: Some(levels.slots),
+        fast_execution_buffer_slot_bytes: Some(levels.slot_bytes),
+        ..Buffers::default()
+    }
+}
+
+fn uploads(inner: &Inner) -> Uploads {
+    Uploads {
+        fast_uploads: count(&inner.counters.uploads),
+        fast_file_uploads: count(&inner.counters.file_uploads),
+        fast_upload_bytes: count(&inner.counters.upload_bytes),
+        fast_dma_enqueue_seconds: seconds(&inner.counters.dma_enqueue),
+        fast_dma_enqueue_bytes: count(&inner.counters.upload_bytes),
+        fast_compute_wait_events: count(&inner.counters.compute_wait_events),
+        ..Uploads::default()
+    }
+}
+
+fn look_ahead(inner: &Inner, levels: &Levels) -> LookAhead {
+    LookAhead {
+        fast_gpu_prefetch_units: count(&inner.counters.ahead_units),
+        fast_gpu_prefetch_hits: count(&inner.counters.ahead_hits),
+        fast_gpu_prefetch_capacity_skips: count(&inner.counters.ahead_skips),
+        fast_gpu_prefetch_cancelled_units: count(&inner.counters.ahead_cancelled),
+        fast_gpu_prefetch_in_flight_units: Some(levels.ahead_in_flight),
+        fast_execution_plan_passes: Some(levels.passes),
+        fast_execution_plan_mismatches: Some(levels.mismatches),
+        ..LookAhead::default()
+    }
+}
+
+fn sources(inner: &Inner, levels: &Levels) -> Sources {
+    let counters = &inner.counters;
+    let mapped = inner.sources.kind() == SourceKind::Mapped;
+    let file_bytes = counters.file_upload_bytes.get();
+    let memory_bytes = counters.upload_bytes.get() - file_bytes;
+    let cpu_dma = if mapped { memory_bytes } else { counters.upload_bytes.get() };
+    let cpu_source = !mapped || inner.bindings.memory > 0;
+    Sources {
+        fast_file_backed_bindings: Some(inner.bindings.file),
+        fast_file_backed_bytes: Some(inner.bindings.file_bytes),
+        fast_cpu_source_bindings: Some(inner.bindings.memory),
+        fast_cpu_source_bytes: Some(inner.bindings.memory_bytes),
+        fast_cpu_source_dma_bytes: cpu_source.then_some(cpu_dma),
+        fast_mapped_source_mapped_bytes: mapped.then(|| inner.sources.mapped_bytes()),
+        fast_mapped_source_registered_bytes: mapped.then_some(levels.registered_bytes),
+        fast_mapped_source_dma_bytes: mapped.then_some(file_bytes),
+    }
+}
+
+fn tickets(inner: &Inner, levels: &Levels) -> Tickets {
+    Tickets {
+        fast_transfer_batch_submissions: count(&inner.counters.batch_submissions),
+        fast_transfer_copies: count(&inner.counters.copies),
+        fast_transfer_live_tickets: Some(levels.live_tickets),
+        fast_transfer_owned_events: Some(levels.events.owned),
+        fast_transfer_pooled_events: Some(levels.events.idle),
+        fast_transfer_events_created: Some(levels.events.created),
+        fast_transfer_events_reused: Some(levels.events.reused),
+    }
+}
+
+fn transport(inner: &Inner) -> Transport {
+    Transport {
+        fast_native_transport_batch_transport_total_seconds: seconds(&inner.counters.transport_total),
+        fast_native_transport_batch_transport_total_calls: calls(&inner.counters.transport_total),
+        fast_native_transport_batch_transport_prepare_seconds: seconds(&inner.counters.transport_prepare),
+        fast_native_transport_batch_transport_prepare_calls: calls(&inner.counters.transport_prepare),
+        fast_native_transport_batch_transport_create_seconds: seconds(&inner.counters.transport_create),
+        fast_native_transport_batch_transport_create_calls: calls(&inner.counters.transport_create),
+        fast_native_transport_batch_transport_submit_seconds: seconds(&inner.counters.transport_submit),
+        fast_native_transport_batch_transport_submit_calls: calls(&inner.counters.transport_submit),
+        ..Transport::default()
     }
 }

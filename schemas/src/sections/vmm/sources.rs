@@ -1,0 +1,39 @@
+//! Where managed weights lie on the host: "From what are they uploaded?"
+
+use crate::section;
+use crate::unit::Unit;
+
+section! {
+    /// Bindings to files and host memory, and traffic out of each.
+    #[derive(Default)]
+    pub struct Sources at "runtime.vmm" {
+        fast_file_backed_bindings: Option<u64> = Unit::Count("tensors"), Gauge, Session, "attach",
+            "Managed tensors whose bytes lie in a file.",
+            "With the host-memory ones they make up all managed tensors.",
+            { deterministic: true };
+        fast_file_backed_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "attach",
+            "Payload of the file-backed tensors.",
+            "It needs page cache, not private memory.",
+            { deterministic: true };
+        fast_cpu_source_bindings: Option<u64> = Unit::Count("tensors"), Gauge, Session, "attach",
+            "Managed tensors whose bytes lie in host memory.",
+            "Each holds private host memory.",
+            { deterministic: true };
+        fast_cpu_source_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "attach",
+            "Payload of the tensors in host memory.",
+            "Add it to the host budget.",
+            { deterministic: true };
+        fast_cpu_source_dma_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload enqueued",
+            "Upload traffic out of host memory.",
+            "Left out when no tensor lies there.";
+        fast_mapped_source_mapped_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
+            "File bytes mapped read-only into the process; address space, not private memory.",
+            "The page cache decides what is in memory.";
+        fast_mapped_source_registered_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
+            "Of the mapped bytes, those registered with the device.",
+            "Unregistered bytes are copied at the pageable rate on a GPU.";
+        fast_mapped_source_dma_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload enqueued",
+            "Upload traffic straight out of mapped files.",
+            "Left out when no file is mapped.";
+    }
+}
