@@ -16,6 +16,7 @@
 //! | [`summary`] | what does `ddo-analyze` print for machines? |
 //! | [`reconciliation`], [`deltas`], [`check`] | what do its other documents hold? |
 //! | [`scalar`] | how is one value of any field written? |
+//! | [`tracker`] | how much memory did a whole run use? |
 //! | [`catalogue`] | all field rows, looked up by JSON path |
 //! | [`generate`] | the generated files, as text |
 //!
@@ -39,6 +40,7 @@ pub mod sections;
 pub mod settings;
 pub mod summary;
 pub mod timeline;
+pub mod tracker;
 pub mod unit;
 pub mod version;
 
