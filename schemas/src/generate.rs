@@ -1,8 +1,8 @@
 //! The generated files, as text: `FIELDS.md` and the JSON Schemas.
 
-use crate::catalogue::TABLES;
+use crate::catalogue::{COPIES, FREE_KEYS, PLACES, TABLES};
 use crate::section::JsonShape;
-use crate::{journal, manifest, memory, report, settings, summary, words};
+use crate::{check, deltas, journal, manifest, memory, reconciliation, report, settings, summary, tracker, words};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -31,18 +31,36 @@ pub fn fields_markdown() -> String {
             );
         }
     }
+    other_places(&mut out);
     out
+}
+
+/// Where declared structures stand as well, and which keys are free.
+fn other_places(out: &mut String) {
+    out.push_str("\n## Other places\n\nThe same fields, declared once.\n\n| declared at | also at |\n|---|---|\n");
+    let places = PLACES.iter().flat_map(|(declared, places)| places.iter().map(move |place| (*declared, *place)));
+    for (declared, place) in places.chain(COPIES.iter().copied()).filter(|(declared, place)| declared != place) {
+        let _ = writeln!(out, "| `{declared}` | `{place}` |");
+    }
+    out.push_str("\n## Free keys\n\n| path | why no declaration can list the key |\n|---|---|\n");
+    for keys in FREE_KEYS {
+        let _ = writeln!(out, "| `{}` | {} |", keys.path, keys.reason);
+    }
 }
 
 /// File name and contents of every JSON Schema.
 pub fn json_schemas() -> Vec<(&'static str, String)> {
-    let documents: [(&str, &str, Value); 6] = [
+    let documents: [(&str, &str, Value); 10] = [
         ("report.schema.json", "Report", report::Report::schema()),
         ("journal.schema.json", "Journal record", journal::JournalRecord::schema()),
         ("manifest.schema.json", "Run manifest", manifest::Manifest::schema()),
         ("manifest-end.schema.json", "Run manifest seal", manifest::ManifestEnd::schema()),
         ("memory.schema.json", "Memory sample", memory::MemorySample::schema()),
         ("summary.schema.json", "Analysis summary", summary::Summary::schema()),
+        ("reconciliation.schema.json", "Reconciliation of nested host scopes", reconciliation::Reconciliation::schema()),
+        ("deltas.schema.json", "Differences between records and reports", deltas::Deltas::schema()),
+        ("tracker.schema.json", "Run tracker of a host", tracker::Tracker::schema()),
+        ("check.schema.json", "Conservation checks", check::Check::schema()),
     ];
     let settings = ("settings.schema.json", "Recorder settings", settings::Settings::schema());
     documents.into_iter().chain([settings]).map(|(file, title, schema)| (file, document(title, schema))).collect()

@@ -14,6 +14,9 @@
 //! | [`journal`] | how is a partial record wrapped and named? |
 //! | [`manifest`], [`settings`], [`memory`] | what does `ddo-record` write and hand over? |
 //! | [`summary`] | what does `ddo-analyze` print for machines? |
+//! | [`reconciliation`], [`deltas`], [`check`] | what do its other documents hold? |
+//! | [`scalar`] | how is one value of any field written? |
+//! | [`tracker`] | how much memory did a whole run use? |
 //! | [`catalogue`] | all field rows, looked up by JSON path |
 //! | [`scope`] | which host time lies inside which? |
 //! | [`words`] | what do the rules of a row say to people? |
@@ -23,19 +26,24 @@
 //! measurement. Integers are exact to 64 bits.
 
 pub mod catalogue;
+pub mod check;
+pub mod deltas;
 pub mod field;
 pub mod finding;
 pub mod generate;
 pub mod journal;
 pub mod manifest;
 pub mod memory;
+pub mod reconciliation;
 pub mod report;
+pub mod scalar;
 pub mod scope;
 pub mod section;
 pub mod sections;
 pub mod settings;
 pub mod summary;
 pub mod timeline;
+pub mod tracker;
 pub mod unit;
 pub mod version;
 pub mod words;
@@ -43,4 +51,4 @@ pub mod words;
 pub use field::{Field, Kind, Lifetime};
 pub use finding::{Finding, Severity};
 pub use report::Report;
-pub use unit::{Gib, Nullable, Seconds, Unit};
+pub use unit::{Gib, Nullable, Ratio, Seconds, Unit};

@@ -50,7 +50,7 @@ section! {
     /// Who ran what, where, with which settings.
     pub struct Manifest at "manifest" {
         schema_version: u32 = Unit::Version, Version, Scope, "start",
-            "Version of the manifest.",
+            "Version of the document that a run starts with.",
             "A reader refuses a newer version.";
         tool: String = Unit::Text, Text, Scope, "start",
             "Name and version of the recorder.",
@@ -86,7 +86,7 @@ section! {
             "Clock readings.",
             "See its rows.";
         machine: Machine = Unit::Structure, Structure, Scope, "start",
-            "The machine.",
+            "Where the run took place, as far as it matters for times.",
             "See its rows.";
     }
 }

@@ -1,11 +1,12 @@
 //! The report envelope: "What does one report contain?"
 
 use crate::section;
-use crate::sections::{CompletionCollection, Configuration, ExecutionTiming, State, Vmm};
+use crate::sections::{
+    AllocationDiagnostics, CompletionCollection, ComponentOwnership, Configuration, ExecutionAuxiliaryOwnership, ExecutionTiming,
+    OperatorDiagnostics, Setup, State, Vmm,
+};
 use crate::timeline::NativeTimeline;
 use crate::unit::{Seconds, Unit};
-use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// Route of a report about an attached component.
 pub const ROUTE_DYNAMIC_OFFLOAD: &str = "dynamic_offload";
@@ -34,6 +35,18 @@ section! {
         native_timeline: Option<NativeTimeline> = Unit::Structure, Structure, Scope, "snapshot with a timer",
             "Present only where the timer recorded native windows.",
             "See its rows.";
+        component_ownership: Option<ComponentOwnership> = Unit::Structure, Structure, Session, "snapshot",
+            "Present only where the component adapter was asked for.",
+            "See its rows.";
+        execution_auxiliary_ownership: Option<ExecutionAuxiliaryOwnership> = Unit::Structure, Structure, Session, "snapshot",
+            "Present only where auxiliary parameters were attached natively.",
+            "See its rows.";
+        allocation_diagnostics: Option<AllocationDiagnostics> = Unit::Structure, Structure, Scope, "attached scope",
+            "Present only where a scope over driver calls was attached to the report.",
+            "See its rows.";
+        operator_diagnostics: Option<OperatorDiagnostics> = Unit::Structure, Structure, Scope, "attached scope",
+            "Present only where a scope over operators was attached to the report.",
+            "See its rows.";
     }
 }
 
@@ -49,7 +62,7 @@ section! {
         configuration: Configuration = Unit::Structure, Structure, Session, "attach",
             "Settings of the component.",
             "Runs that differ here are not compared.";
-        setup: BTreeMap<String, Value> = Unit::Structure, Structure, Session, "attach",
+        setup: Setup = Unit::Structure, Structure, Session, "attach",
             "Observations of helper routes; empty for an attached component.",
             "See the helper's own rows.";
         runtime: Runtime = Unit::Structure, Structure, Session, "snapshot",

@@ -41,7 +41,7 @@ section! {
             "Duration from the seal; null without one.",
             "Loading is in it.";
         labels: BTreeMap<String, String> = Unit::Text, Label, Scope, "analysis",
-            "Labels of the run.",
+            "Words that the user attached when it was started.",
             "Runs are matched by them.";
     }
 }
@@ -77,7 +77,7 @@ section! {
             "The largest of the known terms when compute and upload are known; null otherwise.",
             "See the terms.";
         floor_terms: FloorTerms = Unit::Structure, Structure, Scope, "analysis",
-            "The terms.",
+            "What bounds a step from below: compute, upload and disk.",
             "See its rows.";
     }
 }
@@ -86,13 +86,13 @@ section! {
     /// The summary of one folder.
     pub struct Summary at "summary" {
         schema_version: u32 = Unit::Version, Version, Scope, "analysis",
-            "Version of the summary.",
+            "Version of this one-screen document.",
             "A reader refuses a newer version.";
         run: RunSummary = Unit::Structure, Structure, Scope, "analysis",
-            "The run.",
+            "What was started, how it ended and how long it took.",
             "See its rows.";
         steps: StepsSummary = Unit::Structure, Structure, Scope, "analysis",
-            "The steps.",
+            "Step count and step time against their floor.",
             "See its rows.";
         findings: Vec<Finding> = Unit::Structure, Structure, Scope, "analysis",
             "What is missing, broken or doubtful.",

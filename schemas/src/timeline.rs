@@ -1,5 +1,6 @@
 //! The native timeline: windows between two markers on a stream.
 
+use crate::field::Gate;
 use crate::section;
 use crate::unit::{Nullable, Seconds, Unit};
 use serde::{Deserialize, Serialize};
@@ -159,13 +160,13 @@ section! {
             "Raise it when samples were dropped (at most 8192).";
         dropped: u64 = Unit::Count("samples"), Counter, Scope, "snapshot",
             "Windows that found no room.",
-            "Not zero: the timeline is truncated.";
+            "Not zero: the timeline is truncated.", { gate: Gate::NoIncrease };
         failures: u64 = Unit::Count("failures"), Counter, Scope, "snapshot",
             "Marker calls that failed while the phase ran; look at failed samples too.",
-            "Not zero: do not trust the gaps.";
+            "Not zero: do not trust the gaps.", { gate: Gate::MustBeZero };
         pending: u64 = Unit::Count("samples"), Gauge, Scope, "snapshot",
             "Samples whose markers are still in flight.",
-            "Snapshot again after the phase's completion boundary.";
+            "Snapshot again after the phase's completion boundary.", { gate: Gate::Informative };
         samples: Vec<Sample> = Unit::Structure, Structure, Scope, "snapshot",
             "All windows, by sequence.",
             "See its rows.";

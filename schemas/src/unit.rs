@@ -13,6 +13,10 @@ pub enum Unit {
     Bytes,
     /// GiB (1024 cubed) as a fraction; the legacy `_gb` suffix.
     Gib,
+    /// MiB (1024 squared); the `_mb` suffix of settings.
+    Mib,
+    /// KiB (1024); the `_kb` suffix of settings.
+    Kib,
     /// Seconds, a finite 64-bit float.
     Seconds,
     /// Bytes per second.
@@ -45,6 +49,8 @@ impl Unit {
         match self {
             Unit::Bytes => "bytes",
             Unit::Gib => "GiB",
+            Unit::Mib => "MiB",
+            Unit::Kib => "KiB",
             Unit::Seconds => "seconds",
             Unit::BytesPerSecond => "bytes per second",
             Unit::Count(what) => what,
@@ -101,6 +107,12 @@ finite!(
     /// GiB (1024 cubed) at the edge of a report.
     Gib,
     "GiB"
+);
+
+finite!(
+    /// A ratio without a unit.
+    Ratio,
+    "ratio"
 );
 
 impl Gib {

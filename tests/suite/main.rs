@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod catalogue;
+mod catalogue_rules;
 mod checkpoint;
 mod cli;
 mod cuda_library;

@@ -163,7 +163,7 @@ impl Paths {
 fn is_declared(path: &str) -> bool {
     // The settings have rows of their own, wherever they stand.
     let path = path.strip_prefix("manifest.").filter(|rest| rest.starts_with("settings.")).unwrap_or(path);
-    if catalogue::find(path).is_some() {
+    if catalogue::find(path).is_some() || catalogue::is_free(path) {
         return true;
     }
     let mut rest = path;
@@ -176,7 +176,7 @@ fn is_declared(path: &str) -> bool {
             },
         };
         if let Some(row) = catalogue::find(rest) {
-            return row.field.unit != Unit::Structure || matches!(rest, "setup" | "manifest_end.findings");
+            return row.field.unit != Unit::Structure || rest == "manifest_end.findings";
         }
     }
 }

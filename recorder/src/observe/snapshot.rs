@@ -7,9 +7,8 @@ use crate::meter::{Counter, HostScope};
 use crate::session::{Inner, Levels, Offload};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
 use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads};
-use ddo_schemas::sections::{CompletionCollection, Vmm};
+use ddo_schemas::sections::{CompletionCollection, Setup, Vmm};
 use ddo_schemas::{Report, Seconds, version};
-use std::collections::BTreeMap;
 
 /// What a snapshot does beside reading.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +32,7 @@ impl Offload {
             schema_version: version::REPORT,
             route: ROUTE_DYNAMIC_OFFLOAD.into(),
             configuration: self.inner.configuration.clone(),
-            setup: BTreeMap::new(),
+            setup: Setup::default(),
             runtime: Runtime {
                 session_id: Some(self.inner.session_id.clone()),
                 observed_monotonic_seconds: Some(Seconds(self.inner.clock.now().seconds())),
@@ -42,6 +41,10 @@ impl Offload {
                 completion_collection: collection,
                 execution_timing: timing,
                 native_timeline,
+                component_ownership: None,
+                execution_auxiliary_ownership: None,
+                allocation_diagnostics: None,
+                operator_diagnostics: None,
             },
         })
     }

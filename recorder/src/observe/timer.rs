@@ -139,6 +139,7 @@ fn base(clock: &str, status: &str) -> ExecutionTiming {
         steady_state_seconds_per_step: None,
         tail_seconds: None,
         resolution_seconds: None,
+        diagnostic_step_wait: None,
     }
 }
 

@@ -267,6 +267,10 @@ fn configuration(component: &Component, config: &OffloadConfig, facts: &DeviceFa
         look_ahead: config.look_ahead,
         device_page_bytes: facts.page_bytes,
         link_bytes_per_second: facts.link_bytes_per_second,
+        vmm: Default::default(),
+        pin: Default::default(),
+        budget: Default::default(),
+        helper: Default::default(),
     }
 }
 
@@ -298,6 +302,9 @@ fn state_report(
             vmm_fast_payload_bytes: planned.layout.arena_bytes,
             vmm_look_ahead_depth: look_ahead_depth,
             vmm_look_ahead_wraps: look_ahead_depth > 0,
+            vmm: Default::default(),
+            budget: Default::default(),
         },
+        package: Default::default(),
     }
 }

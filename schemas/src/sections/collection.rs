@@ -1,5 +1,6 @@
 //! Completion collection: reaping upload tickets whose work is already done.
 
+use crate::field::Gate;
 use crate::section;
 use crate::unit::Unit;
 
@@ -14,12 +15,12 @@ section! {
             "To wait, wait for the phase's own end, then collect.";
         tickets_before: Option<u64> = Unit::Count("tickets"), Gauge, Scope, "before the query",
             "Upload tickets owned by batches when the collection began.",
-            "Compare with `tickets_after`; a growing number means that nobody collects.";
+            "Compare with `tickets_after`; a growing number means that nobody collects.", { gate: Gate::Informative };
         tickets_after: Option<u64> = Unit::Count("tickets"), Gauge, Scope, "after the query",
             "Upload tickets still owned after ready ones were retired.",
-            "After a completed readback this should be zero; what remains deserves a look.";
+            "After a completed readback this should be zero; what remains deserves a look.", { gate: Gate::Informative };
         tickets_retired: Option<u64> = Unit::Count("tickets"), Measure, Scope, "explicit phase boundary",
             "Tickets whose completion was proven and whose events went back to the pool; before minus retired equals after.",
-            "Fewer tickets prove nothing about faster copies.";
+            "Fewer tickets prove nothing about faster copies.", { gate: Gate::Informative };
     }
 }

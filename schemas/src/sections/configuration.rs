@@ -1,5 +1,6 @@
 //! The settings that a component was attached with.
 
+use super::settings_package::{HelperSettings, PackageBudgetSettings, PackagePinSettings, PackageVmmSettings};
 use crate::section;
 use crate::unit::Unit;
 
@@ -37,4 +38,5 @@ section! {
             "Copy rate that the host driver imitates; left out when it does not hold copies back.",
             "This is a supplied rate, not a measured one.";
     }
+    flatten { vmm: PackageVmmSettings, pin: PackagePinSettings, budget: PackageBudgetSettings, helper: HelperSettings }
 }

@@ -1,5 +1,7 @@
 //! What attaching did and what the planner decided.
 
+use super::planner_package::{PackageBudgetDecisions, PackageVmmDecisions};
+use super::state_package::PackageState;
 use crate::section;
 use crate::unit::{Gib, Seconds, Unit};
 use std::collections::BTreeMap;
@@ -27,22 +29,22 @@ section! {
             "Differs from the requested one only for `auto`.";
         vmm_resident_units: u64 = Unit::Count("units"), Limit, Session, "attach",
             "Units that stay in the arena after their first use.",
-            "Each one saves its bytes in every step.";
+            "Each one saves its bytes in every step.", { deterministic: true };
         vmm_streamed_units: u64 = Unit::Count("units"), Limit, Session, "attach",
             "Units uploaded into a slot in every step.",
-            "With residents they make up all units.";
+            "With residents they make up all units.", { deterministic: true };
         vmm_streamed_bytes_per_pass: u64 = Unit::Bytes, Limit, Session, "attach",
             "Payload that one whole pass must upload.",
-            "Divide by the link's rate for the upload term of the floor.";
+            "Divide by the link's rate for the upload term of the floor.", { deterministic: true };
         vmm_managed_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
             "Payload of all units together; a ceiling in percent refers to it.",
-            "Compare with the ceiling.";
+            "Compare with the ceiling.", { deterministic: true };
         vmm_host_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
             "Payload that stays on the host and is never uploaded, such as lookup tables.",
-            "It is outside the ceiling.";
+            "It is outside the ceiling.", { deterministic: true };
         vmm_fast_payload_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
             "Address span of the arena's layout, alignment included.",
-            "Compare with the managed payload for the cost of alignment.";
+            "Compare with the managed payload for the cost of alignment.", { deterministic: true };
         vmm_look_ahead_depth: u64 = Unit::Count("units"), Limit, Session, "attach",
             "How many streamed units may be uploaded ahead of the running one.",
             "It is the slots minus one; zero without look-ahead.";
@@ -50,6 +52,7 @@ section! {
             "Whether look-ahead continues from the last unit to the first of the next pass.",
             "Without wrapping, every step starts cold.";
     }
+    flatten { vmm: PackageVmmDecisions, budget: PackageBudgetDecisions }
 }
 
 section! {
@@ -57,7 +60,7 @@ section! {
     pub struct State at "runtime.state" {
         module_count: u64 = Unit::Count("modules"), Gauge, Session, "attach",
             "Modules with parameters in the component's tree.",
-            "Compare with the model's own count.";
+            "Compare with the model's own count.", { deterministic: true };
         total_gb: Gib = Unit::Gib, Gauge, Session, "attach",
             "Payload of all parameters, in GiB despite the suffix.",
             "Compare with the checkpoint.";
@@ -68,4 +71,5 @@ section! {
             "What was decided from the configuration; for diagnosis, not for control flow.",
             "Compare requested and effective values.";
     }
+    flatten { package: PackageState }
 }

@@ -4,6 +4,27 @@ use crate::section;
 use crate::unit::{Seconds, Unit};
 
 section! {
+    /// Host waits that were asked for at every step boundary, to find out where a step's time lies.
+    pub struct StepWait at "runtime.execution_timing.diagnostic_step_wait" {
+        enabled: Option<bool> = Unit::Flag, Flag, Scope, "timer report",
+            "Whether the host waited at step boundaries.",
+            "Such a run shows where time goes, not how fast it is.";
+        scope: Option<String> = Unit::Label, Label, Scope, "timer report",
+            "`compute_boundary_event_host_wait`: the host waits for the compute stream's marker.",
+            "Uploads on other streams are not waited for.";
+        calls: Option<u64> = Unit::Count("waits"), Measure, Scope, "timer report",
+            "Boundaries at which the host waited.",
+            "One less than the steps: the end is no boundary of this kind.";
+        host_seconds: Option<Seconds> = Unit::Seconds, Measure, Scope, "timer report",
+            "Host time spent in these waits.",
+            "Near zero: the host, not the device, sets the pace.";
+        benchmark_eligible: Option<bool> = Unit::Flag, Flag, Scope, "timer report",
+            "Always false: waiting at every step changes the schedule.",
+            "Take timings from a run without it.";
+    }
+}
+
+section! {
     /// Intervals between markers on one compute stream, from the start of a phase to its end.
     pub struct ExecutionTiming at "runtime.execution_timing" {
         schema_version: u32 = Unit::Version, Version, Scope, "timer report",
@@ -45,5 +66,8 @@ section! {
         resolution_seconds: Option<Seconds> = Unit::Seconds, Measure, Scope, "query after the phase",
             "Smallest difference that the clock can show at the end of the phase.",
             "Differences near this size say nothing.";
+        diagnostic_step_wait: Option<StepWait> = Unit::Structure, Structure, Scope, "timer report",
+            "Present only where waits at step boundaries were asked for.",
+            "See its rows.";
     }
 }
