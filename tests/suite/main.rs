@@ -4,6 +4,8 @@
 mod catalogue;
 mod checkpoint;
 mod cli;
+mod compat;
+mod compat_broken;
 mod cuda_library;
 mod disabled_is_free;
 mod driver_contract;
