@@ -25,8 +25,8 @@ pub const MAX_RUNS: usize = 1_024;
 /// Most files that one input may hold; a journal of 200,000 steps is not a journal any more.
 pub const MAX_FILES: usize = 200_000;
 
-/// How many folders deep an input is searched: `snapshots/COMPONENT/` needs two.
-pub const MAX_DEPTH: usize = 4;
+/// How many folders deep an input is searched: `snapshots/COMPONENT/` needs two, machines and ranks above it two more.
+pub const MAX_DEPTH: usize = 6;
 
 /// Longest line of `memory.ndjson`, in bytes; real ones have a few hundred.
 pub const MAX_LINE_BYTES: u64 = 64 << 10;

@@ -295,7 +295,14 @@ fn a_structure_without_its_report_is_read() {
     for name in ["timing", "both"] {
         let run = load(&at.path().join(format!("{name}.json"))).expect("a timing");
         let timing = report(&run, name).timing.as_ref().expect("read");
-        assert_eq!(timing.step_seconds.as_ref().map(Vec::len), Some(3));
+        let seconds: Vec<f64> = timing.step_seconds.as_ref().expect("complete").iter().map(|step| step.0).collect();
+        let reading = trace(&run, Align::Recorded);
+        let track = format!("DDO / steps (device, {name})");
+        let drawn: Vec<(&str, u64)> = reading.on(&track).map(|s| (s.name.as_str(), s.end - s.start)).collect();
+        assert_eq!(drawn.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["step 0", "step 1", "step 2", "after step 2"]);
+        for ((_, length), seconds) in drawn.iter().zip(seconds) {
+            assert!((*length as f64 - seconds * 1e9).abs() <= 1.0, "{length} ns for {seconds} s");
+        }
     }
 }
 

@@ -12,7 +12,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// Short documents of every kind, so that an accident meets structure and not only one long list.
-const FILES: [&str; 8] = [
+const FILES: [&str; 11] = [
+    "../../samples/journals/flux-h200/manifest.json",
+    "../../samples/journals/flux-h200/manifest.end.json",
+    "../../samples/journals/flux-h200/memory.ndjson",
     "peer-runs/small-ring/final.json",
     "peer-runs/small-cache-full/truncated_timeline.json",
     "peer-runs/small-ring/denoise_snapshots/step_0001.json",
@@ -143,7 +146,8 @@ proptest! {
             apply(&mut bytes, accident);
         }
         let at = scratch("compat-broken");
-        let path = at.path().join("step_0001.json");
+        let name = if FILES[file].ends_with(".ndjson") { "memory.ndjson" } else { "step_0001.json" };
+        let path = at.path().join(name);
         std::fs::write(&path, &bytes).expect("written");
         read_and_draw(&path)?;
     }

@@ -19,6 +19,8 @@ pub enum Key {
     Memory,
     /// The allocation scope of a report of a component.
     Allocation(usize, usize),
+    /// The step times of a report of a component that has no timeline.
+    Timing(usize, usize),
 }
 
 /// How the times of a group relate to host monotonic time.
@@ -66,6 +68,9 @@ pub fn groups(run: &Run) -> Vec<Group> {
             add(&mut groups, Key::Timeline(at, report), first, first.and_then(|_| epoch(timeline)));
         }
         for (report, loaded) in component.reports.iter().enumerate() {
+            if loaded.timeline.is_none() && loaded.timing.as_ref().is_some_and(|timing| timing.step_seconds.is_some()) {
+                add(&mut groups, Key::Timing(at, report), Some(0), None);
+            }
             if loaded.allocation.as_ref().is_some_and(|scope| !scope.steps.is_empty()) {
                 // Its only clock begins where the scope was entered.
                 add(&mut groups, Key::Allocation(at, report), Some(0), None);
@@ -103,7 +108,9 @@ pub fn implausible(run: &Run) -> Vec<Finding> {
         let side = if lead > 0 { "after" } else { "before" };
         let place = match group.key {
             Key::Journal(at) => run.components.get(at)?.records.first()?.file.clone(),
-            Key::Timeline(at, report) | Key::Allocation(at, report) => run.components.get(at)?.reports.get(report)?.file.clone(),
+            Key::Timeline(at, report) | Key::Allocation(at, report) | Key::Timing(at, report) => {
+                run.components.get(at)?.reports.get(report)?.file.clone()
+            }
             Key::Memory => "memory.ndjson".into(),
         };
         let text = format!("its clock puts it {days:.1} days {side} the start of the run; its times are shown unaligned");

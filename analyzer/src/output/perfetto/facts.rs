@@ -57,6 +57,7 @@ fn placement(clocks: &Clocks, prefix: &str, facts: &mut Vec<(String, String)>) {
             Key::Journal(at) => format!("{prefix}.journal.{at}"),
             Key::Timeline(at, report) => format!("{prefix}.timeline.{at}.{report}"),
             Key::Memory => format!("{prefix}.memory"),
+            Key::Timing(at, report) => format!("{prefix}.timing.{at}.{report}"),
             Key::Allocation(at, report) => format!("{prefix}.allocation.{at}.{report}"),
         };
         facts.push((format!("{name}.offset_ns"), shift.offset_ns.to_string()));

@@ -19,6 +19,7 @@ mod order;
 #[path = "perfetto.protos.rs"]
 pub(crate) mod protos;
 mod stream;
+mod timing;
 mod writer;
 
 use crate::analysis::{alignment, alignment::Key};
@@ -169,21 +170,34 @@ fn timelines(
         let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
         format!("{what} ({})", words.join(", "))
     };
+    for (report, loaded) in component.reports.iter().enumerate() {
+        let key = Key::Timing(at, report);
+        if let (Some(timing), Some(shift)) = (&loaded.timing, clocks.shift(key)) {
+            let words = [clock_words(&timing.clock), clocks.label(key), loaded.short_name()];
+            let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+            timing::draw(model, timing, parent, &format!("steps ({})", words.join(", ")), shift);
+        }
+    }
     for (_, timeline, shift, label, file) in &placed {
         stream::steps(model, timeline, parent, &name("steps", "between markers", label, file), *shift);
     }
     for (report, timeline, shift, label, file) in &placed {
-        let clock = match timeline.recorded.clock.as_str() {
-            "cuda_event" => "device",
-            "host_stream" => "host driver",
-            other => other,
-        };
+        let clock = clock_words(&timeline.recorded.clock);
         let description = format!("Native windows of {file} on the clock `{}`.", shorten(&timeline.recorded.clock));
         let group = model.track(parent, &name("stream windows", clock, label, file), &description);
         // Words of the first run stay short: most inputs hold one.
         let of_run = if number == 0 { String::new() } else { format!("{number}/") };
         let target = stream::Target { parent: group, shift: *shift, id: format!("{of_run}{at}/{report}") };
         stream::draw(model, timeline, &target, options);
+    }
+}
+
+/// A recorded clock in a reader's words.
+fn clock_words(clock: &str) -> &str {
+    match clock {
+        "cuda_event" => "device",
+        "host_stream" => "host driver",
+        other => other,
     }
 }
 
