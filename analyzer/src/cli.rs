@@ -8,7 +8,7 @@ use crate::analysis;
 use crate::error::Error;
 use crate::ingest;
 use crate::limits::PROGRESS_FILES;
-use crate::output::perfetto::{self, TraceOptions};
+use crate::output::perfetto::{self, Align, TraceOptions};
 use crate::output::{self, Options, explain, summary, text};
 use crate::run::Run;
 use clap::{Args, Parser, Subcommand};
@@ -72,6 +72,9 @@ struct Analyze {
     /// Add sequence, unit and bytes to every window of the trace.
     #[arg(long)]
     annotate: bool,
+    /// Align timelines and journals that record no common clock.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Align::Recorded)]
+    align: Align,
     /// Print JSON alone.
     #[arg(long)]
     json: bool,
@@ -170,7 +173,7 @@ fn trace(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
 }
 
 fn options(arguments: &Analyze) -> Options {
-    let trace = TraceOptions { annotate: arguments.annotate };
+    let trace = TraceOptions { annotate: arguments.annotate, align: arguments.align };
     Options { out: arguments.out.clone(), force: arguments.force, trace }
 }
 

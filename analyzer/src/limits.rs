@@ -1,13 +1,32 @@
 //! Every bound of the analyzer, with its unit and its reason: "How much is too much?"
 
-/// Largest JSON file that is read, in bytes. A report of this product has less than a megabyte.
-pub const MAX_JSON_BYTES: u64 = 256 << 20;
+/// Largest JSON file that is read, in bytes. A report of a thousand tensors has less than a megabyte, and a file
+/// that is parsed at once takes many times its size in memory.
+pub const MAX_JSON_BYTES: u64 = 64 << 20;
+
+/// Most bytes of JSON that one input may have in all: 64 GiB, a hundred journals of 10,000 long records.
+pub const MAX_TOTAL_JSON_BYTES: u64 = 64 << 30;
+
+/// Deepest nesting of a JSON file, in levels: the JSON parser stops at the next one. Reports have eight.
+pub const MAX_JSON_DEPTH: usize = 127;
+
+/// Longest text value that is kept, in bytes; longer ones are left out and counted. Real ones are paths and labels.
+pub const MAX_TEXT_BYTES: usize = 16 << 10;
+
+/// Longest name of an operator, a module or a counter that is kept, in characters.
+pub const MAX_NAME_CHARS: usize = 1_024;
+
+/// Most values of an observation without a time that are written beside it into a trace.
+pub const MAX_OBSERVATION_NOTES: usize = 128;
+
+/// Most runs that one input may hold, such as the ranks of a job; more are left out.
+pub const MAX_RUNS: usize = 1_024;
 
 /// Most files that one input may hold; a journal of 200,000 steps is not a journal any more.
 pub const MAX_FILES: usize = 200_000;
 
-/// How many folders deep an input is searched: `snapshots/COMPONENT/` needs two.
-pub const MAX_DEPTH: usize = 4;
+/// How many folders deep an input is searched: `snapshots/COMPONENT/` needs two, machines and ranks above it two more.
+pub const MAX_DEPTH: usize = 6;
 
 /// Longest line of `memory.ndjson`, in bytes; real ones have a few hundred.
 pub const MAX_LINE_BYTES: u64 = 64 << 10;

@@ -5,6 +5,8 @@ mod catalogue;
 mod catalogue_rules;
 mod checkpoint;
 mod cli;
+mod compat;
+mod compat_broken;
 mod cuda_library;
 mod disabled_is_free;
 mod driver_contract;

@@ -126,7 +126,7 @@ fn a_hundred_thousand_windows_come_out_as_they_went_in() {
 fn small_arrangements_of_every_shape_come_out_as_they_went_in() {
     for seed in 0..300 {
         let windows = arrangement(seed, 1 + seed as usize % 40);
-        let (bytes, _) = encode(samples(&windows), TraceOptions { annotate: seed % 2 == 1 });
+        let (bytes, _) = encode(samples(&windows), TraceOptions { annotate: seed % 2 == 1, ..TraceOptions::default() });
         assert_eq!(came_out(&sound(&bytes)), went_in(&windows), "seed {seed}");
     }
 }
@@ -193,7 +193,7 @@ fn subject() -> Trace {
         (SampleKind::ExecutionUnitWindow, 1, 1, 110, 200),
         (SampleKind::ExecutionUnitWindow, 3, 1, 300, 300),
     ];
-    let (bytes, stats) = encode(samples(&windows), TraceOptions { annotate: true });
+    let (bytes, stats) = encode(samples(&windows), TraceOptions { annotate: true, ..TraceOptions::default() });
     assert_eq!(stats.flows, 1);
     sound(&bytes);
     Trace::parse_from_bytes(&bytes).expect("decodes")

@@ -17,6 +17,10 @@ pub enum Key {
     Timeline(usize, usize),
     /// The memory monitor.
     Memory,
+    /// The allocation scope of a report of a component.
+    Allocation(usize, usize),
+    /// The step times of a report of a component that has no timeline.
+    Timing(usize, usize),
 }
 
 /// How the times of a group relate to host monotonic time.
@@ -63,6 +67,15 @@ pub fn groups(run: &Run) -> Vec<Group> {
             let first = timeline.windows.iter().filter_map(|window| window.times()).map(|(start, _)| start).min();
             add(&mut groups, Key::Timeline(at, report), first, first.and_then(|_| epoch(timeline)));
         }
+        for (report, loaded) in component.reports.iter().enumerate() {
+            if loaded.timeline.is_none() && loaded.timing.as_ref().is_some_and(|timing| timing.step_seconds.is_some()) {
+                add(&mut groups, Key::Timing(at, report), Some(0), None);
+            }
+            if loaded.allocation.as_ref().is_some_and(|scope| !scope.steps.is_empty()) {
+                // Its only clock begins where the scope was entered.
+                add(&mut groups, Key::Allocation(at, report), Some(0), None);
+            }
+        }
     }
     let first = run.memory.iter().filter_map(|sample| nanoseconds(sample.elapsed_seconds.0)).min();
     if first.is_some() {
@@ -95,7 +108,9 @@ pub fn implausible(run: &Run) -> Vec<Finding> {
         let side = if lead > 0 { "after" } else { "before" };
         let place = match group.key {
             Key::Journal(at) => run.components.get(at)?.records.first()?.file.clone(),
-            Key::Timeline(at, report) => run.components.get(at)?.reports.get(report)?.file.clone(),
+            Key::Timeline(at, report) | Key::Allocation(at, report) | Key::Timing(at, report) => {
+                run.components.get(at)?.reports.get(report)?.file.clone()
+            }
             Key::Memory => "memory.ndjson".into(),
         };
         let text = format!("its clock puts it {days:.1} days {side} the start of the run; its times are shown unaligned");
@@ -105,7 +120,7 @@ pub fn implausible(run: &Run) -> Vec<Finding> {
 }
 
 /// The host interval in which the epoch marker was recorded; its middle stands for the epoch.
-fn epoch(timeline: &Timeline) -> Option<Correlation> {
+pub(super) fn epoch(timeline: &Timeline) -> Option<Correlation> {
     let before = nanoseconds(timeline.recorded.epoch_host_before_seconds?.0)?;
     let after = nanoseconds(timeline.recorded.epoch_host_after_seconds?.0)?;
     let interval_ns = after.checked_sub(before).filter(|interval| *interval >= 0)?;

@@ -6,6 +6,7 @@
 pub mod alignment;
 pub mod bound;
 pub mod delta;
+pub mod estimate;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;
@@ -19,8 +20,8 @@ use ddo_schemas::{Finding, Severity};
 /// All findings of a run, the gravest first: those made while reading, then those that follow from the values.
 pub fn findings(run: &Run) -> Vec<Finding> {
     let mut all = run.findings.clone();
-    all.extend(alignment::implausible(run));
-    for component in &run.components {
+    all.extend(run.all().flat_map(alignment::implausible));
+    for component in run.all().flat_map(|run| &run.components) {
         all.extend(delta::resets(component));
         all.extend(memory::above_ceiling(component));
         all.extend(bound::contradicted_rate(component));

@@ -4,8 +4,9 @@
 //! names the file and, for broken JSON, the byte.
 
 use super::notes::Notes;
+use super::structures;
 use super::walk::{self, Entry};
-use crate::limits::{MAX_JSON_BYTES, PEEK_BYTES};
+use crate::limits::{MAX_JSON_BYTES, MAX_JSON_DEPTH, PEEK_BYTES};
 use crate::run::shorten;
 use ddo_schemas::manifest::ManifestEnd;
 use ddo_schemas::{Finding, version};
@@ -23,6 +24,8 @@ pub(super) enum Document {
     Manifest(Value),
     /// The manifest's seal.
     Seal(Value),
+    /// A structure of a report that stands alone.
+    Structure(Value),
     /// Operators of a profiler in Chrome's format.
     OperatorTrace,
     /// Something else.
@@ -43,6 +46,8 @@ impl Document {
             Document::Manifest(value)
         } else if has("status") && has("duration_seconds") {
             Document::Seal(value)
+        } else if structures::alone(&value).is_some() || structures::bundle(&value) {
+            Document::Structure(value)
         } else {
             Document::Unknown
         }
@@ -92,7 +97,7 @@ fn broken(entry: &Entry, bytes: &[u8], error: &serde_json::Error) -> Finding {
         let text = format!("holds a number that is not finite {at}; JSON has none, so the file was not used");
         Finding::error("non_finite_number", &entry.shown, text)
     } else if reason.contains("recursion limit") {
-        Finding::error("json_too_deep", &entry.shown, format!("is nested too deeply {at}"))
+        Finding::error("json_too_deep", &entry.shown, format!("is nested too deeply {at}; the limit is {MAX_JSON_DEPTH} levels"))
     } else if error.is_eof() {
         Finding::error("torn_json", &entry.shown, format!("ends in the middle {at}: {reason}"))
     } else {

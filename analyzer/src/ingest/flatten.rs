@@ -4,7 +4,7 @@
 //! `[]`; paths are bounded in length and number; null is kept as uncollected; items of lists are not kept.
 
 use super::notes::Notes;
-use crate::limits::{MAX_KNOWN_PATHS, MAX_PATH_BYTES, MAX_UNKNOWN_PATHS};
+use crate::limits::{MAX_KNOWN_PATHS, MAX_PATH_BYTES, MAX_TEXT_BYTES, MAX_UNKNOWN_PATHS};
 use crate::run::shorten;
 use crate::run::{Scalar, Values};
 use ddo_schemas::{Finding, Unit, catalogue};
@@ -46,29 +46,31 @@ pub(super) struct Paths {
     unknown: usize,
     too_long: u64,
     too_many: u64,
+    long_texts: u64,
 }
 
 impl Paths {
     /// Notes every leaf of a report and returns those outside lists.
     pub(super) fn report(&mut self, report: &Value) -> Values {
-        let mut values = Values::new();
+        let mut values = Vec::new();
         self.leaves(report, &mut String::new(), Origin::of(report), "", &mut values);
-        values
+        // In one go: a map that is built value by value leaves its nodes half empty.
+        values.into_iter().collect()
     }
 
     /// Notes every leaf of a record's report and returns those of the offload runtime.
     pub(super) fn record(&mut self, report: &Value) -> Values {
-        let mut values = Values::new();
+        let mut values = Vec::new();
         self.leaves(report, &mut String::new(), Origin::of(report), KEPT_OF_RECORDS, &mut values);
-        values
+        values.into_iter().collect()
     }
 
     /// Notes every leaf of a document whose rows begin with `root`.
     pub(super) fn document(&mut self, value: &Value, root: &str) {
-        self.leaves(value, &mut root.to_string(), Origin::Beside, "", &mut Values::new());
+        self.leaves(value, &mut root.to_string(), Origin::Beside, "", &mut Vec::new());
     }
 
-    fn leaves(&mut self, value: &Value, path: &mut String, origin: Origin, kept: &str, out: &mut Values) {
+    fn leaves(&mut self, value: &Value, path: &mut String, origin: Origin, kept: &str, out: &mut Vec<(Arc<str>, Scalar)>) {
         let length = path.len();
         match value {
             Value::Object(map) => {
@@ -98,7 +100,11 @@ impl Paths {
                     && !path.contains("[]")
                     && let Some(scalar) = scalar(leaf)
                 {
-                    out.insert(shared, scalar);
+                    if matches!(&scalar, Scalar::Text(text) if text.len() > MAX_TEXT_BYTES) {
+                        self.long_texts += 1;
+                    } else {
+                        out.push((shared, scalar));
+                    }
                 }
             }
         }
@@ -141,6 +147,10 @@ impl Paths {
             );
             notes.add(Finding::warning("fields_left_out", ".", text));
         }
+        if self.long_texts > 0 {
+            let text = format!("{} text(s) of more than {MAX_TEXT_BYTES} bytes were left out", self.long_texts);
+            notes.add(Finding::warning("texts_left_out", ".", text));
+        }
         for (path, count) in &self.unknown_own {
             let text = format!("this field has no catalogue row; seen {count} time(s)");
             notes.add(Finding::note("unknown_field", shorten(path), text));
@@ -181,7 +191,8 @@ fn is_declared(path: &str) -> bool {
     }
 }
 
-fn scalar(value: &Value) -> Option<Scalar> {
+/// A leaf as a value; `None` for what has parts.
+pub(super) fn scalar(value: &Value) -> Option<Scalar> {
     match value {
         Value::Bool(flag) => Some(Scalar::Bool(*flag)),
         Value::String(text) => Some(Scalar::Text(text.clone())),

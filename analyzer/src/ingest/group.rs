@@ -11,6 +11,9 @@ use ddo_schemas::Finding;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Name of a component that nothing names.
+const NAMELESS: &str = "component";
+
 /// Records of one folder.
 #[derive(Default)]
 struct Journal {
@@ -23,6 +26,8 @@ struct Journal {
 
 /// A component and what its reports are matched by.
 struct Home {
+    /// The folder around its journal, or that of its first report.
+    base: String,
     stated: Option<String>,
     sessions: BTreeSet<String>,
     component: Component,
@@ -69,20 +74,22 @@ impl Groups {
         for (folder, journal) in self.journals {
             let records: Vec<Record> = journal.records.into_values().collect();
             judge(&folder, &records, notes);
-            let wanted = folder_name(&folder).or_else(|| journal.component.clone()).unwrap_or_else(|| "component".into());
+            let wanted = folder_name(&folder).or_else(|| journal.component.clone()).unwrap_or_else(|| NAMELESS.into());
             let name = unique(wanted, &mut taken);
             let (configuration, state) = (journal.configuration, journal.state);
             let component = Component { name, records, reports: Vec::new(), configuration, state };
-            homes.push(Home { stated: journal.component, sessions: journal.sessions, component });
+            homes.push(Home { base: base(&folder).into(), stated: journal.component, sessions: journal.sessions, component });
         }
         for report in self.reports {
             let stated = report.configuration.get("component").and_then(Value::as_str).map(str::to_string);
             let home = match home_of(&homes, &report, stated.as_ref()) {
                 Some(home) => home,
                 None => {
-                    let name = unique(stated.clone().unwrap_or_else(|| "component".into()), &mut taken);
+                    let wanted = stated.clone().or_else(|| last_part(base(folder_of(&report.file))));
+                    let name = unique(wanted.unwrap_or_else(|| NAMELESS.into()), &mut taken);
                     let sessions = report.session_id.iter().cloned().collect();
-                    homes.push(Home { stated, sessions, component: Component { name, ..Component::default() } });
+                    let base = base(folder_of(&report.file)).to_string();
+                    homes.push(Home { base, stated, sessions, component: Component { name, ..Component::default() } });
                     homes.len() - 1
                 }
             };
@@ -90,8 +97,20 @@ impl Groups {
                 home.component.reports.push(report);
             }
         }
+        for home in homes.iter_mut().filter(|home| home.component.name == NAMELESS && home.stated.is_none()) {
+            if let Some(name) = only_name(&home.component.reports).filter(|name| !taken.contains(*name)) {
+                home.component.name = name.to_string();
+            }
+        }
         homes.into_iter().map(|home| home.component).collect()
     }
+}
+
+/// The component's name where its records give none and the helpers' reports beside them agree on one.
+fn only_name(reports: &[LoadedReport]) -> Option<&str> {
+    let mut names = reports.iter().filter_map(|report| report.configuration.get("component")?.as_str());
+    let first = names.next().filter(|name| !name.is_empty())?;
+    names.all(|name| name == first).then_some(first)
 }
 
 /// Where a report belongs: to its session; where either side names none, to the component of its name.
@@ -103,8 +122,17 @@ fn home_of(homes: &[Home], report: &LoadedReport, stated: Option<&String>) -> Op
     // A report that names its session never goes to another session's component.
     let open = |home: &Home| session.is_none() || home.sessions.is_empty();
     let named = |home: &Home| stated.is_none_or(|stated| home.stated.as_ref() == Some(stated) || home.component.name == *stated);
-    let home = homes.iter().position(|home| open(home) && named(home));
-    home.or_else(|| (homes.len() == 1 && is_helper(report)).then_some(0))
+    let fits = |home: &Home| open(home) && named(home);
+    // Folders side by side are different recordings; what lies above them all may belong to any.
+    let own = base(folder_of(&report.file));
+    let beside = homes.iter().position(|home| fits(home) && home.base == own);
+    let around = || homes.iter().position(|home| fits(home) && (home.base.is_empty() || own.is_empty()));
+    beside.or_else(around).or_else(|| {
+        // A helper's report names its component in its own way; beside a single one there is no choice.
+        let near = |home: &Home| homes.len() == 1 || home.base == own;
+        let mut near = homes.iter().enumerate().filter(|(_, home)| near(home)).map(|(at, _)| at);
+        near.next().filter(|_| near.next().is_none() && is_helper(report))
+    })
 }
 
 /// Reports of helper routes have no counters of their own.
@@ -112,10 +140,35 @@ fn is_helper(report: &LoadedReport) -> bool {
     !report.has_counters()
 }
 
-/// A component's folder, unless it is the journal's own.
+/// A component's folder: its own below `snapshots`, else the one around the journal.
 fn folder_name(folder: &str) -> Option<String> {
-    let last = folder.rsplit('/').next().unwrap_or(folder);
-    (!last.is_empty() && !last.ends_with("snapshots")).then(|| last.to_string())
+    let own = last_part(folder).filter(|last| !is_collection(last));
+    own.or_else(|| last_part(base(folder)))
+}
+
+fn last_part(folder: &str) -> Option<String> {
+    folder.rsplit('/').next().filter(|last| !last.is_empty()).map(str::to_string)
+}
+
+/// What a path lies in.
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Folders that recorders make for the documents of one run.
+fn is_collection(name: &str) -> bool {
+    name.ends_with("snapshots") || name == "reports"
+}
+
+/// The folder of the recording around a folder of records or reports.
+fn base(folder: &str) -> &str {
+    let parent = folder_of(folder);
+    let collects = |folder: &str| folder.rsplit('/').next().is_some_and(is_collection);
+    match (collects(folder), collects(parent)) {
+        (true, _) => parent,
+        (false, true) => folder_of(parent),
+        (false, false) => folder,
+    }
 }
 
 fn unique(wanted: String, taken: &mut BTreeSet<String>) -> String {

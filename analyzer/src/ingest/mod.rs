@@ -4,16 +4,20 @@
 //! that cannot be used is a finding and the rest still loads; files are recognised by content, not by place; the
 //! input is never written to. Only an input without a single usable document is an error.
 
+mod diagnostics;
 mod document;
 mod flatten;
 mod group;
 mod notes;
 mod record;
 mod report;
+mod runs;
 mod samples;
+mod structures;
 mod walk;
 
 use crate::error::Error;
+use crate::limits::MAX_TOTAL_JSON_BYTES;
 use crate::run::Run;
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
@@ -23,7 +27,8 @@ use group::Groups;
 use notes::Notes;
 use std::path::Path;
 
-/// Reads a journal folder, a bare folder of records, a folder of another recorder, or one file.
+/// Reads a journal folder, a bare folder of records, a folder of another recorder, or one file. Several manifests in
+/// folders of their own, such as those of the ranks of a job, are several runs: see [`Run::others`].
 ///
 /// # Errors
 /// When the input cannot be opened, or holds nothing usable.
@@ -38,10 +43,17 @@ pub fn load(path: &Path) -> Result<Run, Error> {
 pub fn load_watched(path: &Path, watch: &mut dyn FnMut(usize, usize)) -> Result<Run, Error> {
     let mut loader = Loader::default();
     let entries = walk::files(path, &mut loader.notes)?;
-    for (at, entry) in entries.iter().enumerate() {
-        watch(at, entries.len());
-        tracing::debug!(file = %entry.shown, bytes = entry.bytes, "reading");
-        loader.file(entry);
+    let files = entries.len();
+    let mut at = 0;
+    for (folder, entries) in runs::split(&entries, &mut loader.notes) {
+        loader.run = Found { folder, ..Found::default() };
+        for entry in &entries {
+            watch(at, files);
+            tracing::debug!(file = %entry.shown, bytes = entry.bytes, "reading");
+            loader.file(entry);
+            at += 1;
+        }
+        loader.end_run();
     }
     loader.finish(path)
 }
@@ -52,17 +64,27 @@ fn name_of(path: &Path) -> Option<String> {
     named(path).or_else(|| path.canonicalize().ok().as_deref().and_then(named))
 }
 
+/// What was found of one run.
 #[derive(Default)]
-struct Loader {
-    notes: Notes,
-    paths: Paths,
+struct Found {
+    /// Its folder relative to the input; empty for the input itself.
+    folder: String,
     groups: Groups,
     manifest: Option<Manifest>,
     manifest_seen: bool,
     seal: Option<ManifestEnd>,
     seal_seen: bool,
     memory: samples::Memory,
+}
+
+#[derive(Default)]
+struct Loader {
+    notes: Notes,
+    paths: Paths,
+    run: Found,
+    done: Vec<Run>,
     ignored: usize,
+    bytes: u64,
 }
 
 impl Loader {
@@ -74,12 +96,17 @@ impl Loader {
         }
         match entry.extension() {
             Some("json") => self.json(entry),
-            Some("ndjson") => self.memory.read(entry, &mut self.paths, &mut self.notes),
+            Some("ndjson") => self.run.memory.read(entry, &mut self.paths, &mut self.notes),
             _ => self.ignored += 1,
         }
     }
 
     fn json(&mut self, entry: &walk::Entry) {
+        self.bytes = self.bytes.saturating_add(entry.bytes);
+        if self.bytes > MAX_TOTAL_JSON_BYTES {
+            let text = format!("was not read: the files before it reach the limit of {MAX_TOTAL_JSON_BYTES} bytes in all");
+            return self.notes.add(Finding::error("input_too_large", &entry.shown, text));
+        }
         let value = match document::read(entry) {
             Ok(value) => value,
             Err(finding) => return self.notes.add(finding),
@@ -87,13 +114,13 @@ impl Loader {
         match Document::recognise(value) {
             Document::Record(value) => {
                 if let Some(record) = record::read(entry, value, &mut self.paths, &mut self.notes) {
-                    self.groups.add_record(entry.folder(), record, &mut self.notes);
+                    self.run.groups.add_record(entry.folder(), record, &mut self.notes);
                 }
             }
-            Document::Report(value) => {
-                if let Some(report) = report::read(entry, value, &mut self.paths, &mut self.notes) {
-                    self.groups.add_report(report);
-                }
+            Document::Report(value) => self.report(entry, value),
+            Document::Structure(value) => {
+                structures::note_alone(&entry.shown, &mut self.notes);
+                self.report(entry, structures::report_of(value));
             }
             Document::Manifest(value) => self.manifest(entry, value),
             Document::Seal(value) => self.seal(entry, value),
@@ -110,60 +137,90 @@ impl Loader {
         }
     }
 
+    fn report(&mut self, entry: &walk::Entry, value: serde_json::Value) {
+        if let Some(report) = report::read(entry, value, &mut self.paths, &mut self.notes) {
+            self.run.groups.add_report(report);
+        }
+    }
+
     fn manifest(&mut self, entry: &walk::Entry, value: serde_json::Value) {
-        if self.manifest_seen {
+        if self.run.manifest_seen {
             return self.notes.add(Finding::warning(
                 "second_manifest",
                 &entry.shown,
                 "is a second manifest; the first one counts",
             ));
         }
-        self.manifest_seen = true;
+        self.run.manifest_seen = true;
+        if let Some(settings) = value.get("settings").filter(|settings| settings.is_object()) {
+            let newest = ddo_schemas::version::SETTINGS;
+            let _ = document::supported(settings, "the manifest's settings", newest, &entry.shown, &mut self.notes);
+        }
         self.paths.document(&value, "manifest");
-        self.manifest = document::typed(entry, value, "the manifest", ddo_schemas::version::MANIFEST, &mut self.notes);
+        self.run.manifest = document::typed(entry, value, "the manifest", ddo_schemas::version::MANIFEST, &mut self.notes);
     }
 
     fn seal(&mut self, entry: &walk::Entry, value: serde_json::Value) {
-        if self.seal_seen {
+        if self.run.seal_seen {
             return self.notes.add(Finding::warning("second_seal", &entry.shown, "is a second seal; the first one counts"));
         }
-        self.seal_seen = true;
+        self.run.seal_seen = true;
         self.paths.document(&value, "manifest_end");
         let seal: Option<ManifestEnd> =
             document::typed(entry, value, "the manifest's seal", ddo_schemas::version::MANIFEST, &mut self.notes);
         if let Some(seal) = &seal {
             document::judge_seal(entry, seal, &mut self.notes);
         }
-        self.seal = seal;
+        self.run.seal = seal;
+    }
+
+    /// Puts together what was found of the current run.
+    fn end_run(&mut self) {
+        let found = std::mem::take(&mut self.run);
+        let (manifest_seen, folder) = (found.manifest_seen, found.folder);
+        if manifest_seen && !found.seal_seen {
+            let place = if folder.is_empty() { "manifest.end.json".to_string() } else { format!("{folder}/manifest.end.json") };
+            let text = "is missing: the recorder did not finish, so the end of the run is not recorded";
+            self.notes.add(Finding::warning("not_sealed", place, text));
+        }
+        found.memory.check(found.seal.as_ref(), &mut self.notes);
+        let components = found.groups.finish(&mut self.notes);
+        for component in components.iter().filter(|component| manifest_seen && component.reports.is_empty()) {
+            let text = "has journal records and no report: the run ended before one was written, or its host writes none";
+            self.notes.add(Finding::note("no_report", &component.name, text));
+        }
+        let run = Run {
+            name: folder,
+            manifest: found.manifest,
+            seal: found.seal,
+            components,
+            memory: found.memory.samples,
+            ..Run::default()
+        };
+        if run.manifest.is_some() || run.seal.is_some() || !run.components.is_empty() || !run.memory.is_empty() {
+            self.done.push(run);
+        }
     }
 
     fn finish(mut self, path: &Path) -> Result<Run, Error> {
-        if self.manifest_seen && !self.seal_seen {
-            let text = "is missing: the recorder did not finish, so the end of the run is not recorded";
-            self.notes.add(Finding::warning("not_sealed", "manifest.end.json", text));
-        }
         if self.ignored > 0 {
             let text = format!("{} other file(s) were not looked into", self.ignored);
             self.notes.add(Finding::note("other_files", ".", text));
         }
-        self.memory.check(self.seal.as_ref(), &mut self.notes);
-        let components = self.groups.finish(&mut self.notes);
-        for component in components.iter().filter(|component| self.manifest_seen && component.reports.is_empty()) {
-            let text = "has journal records and no report: the run ended before one was written, or its host writes none";
-            self.notes.add(Finding::note("no_report", &component.name, text));
-        }
         self.paths.report_unknown(&mut self.notes);
-        let usable = self.manifest.is_some() || self.seal.is_some() || !components.is_empty() || !self.memory.samples.is_empty();
-        let findings = self.notes.finish();
-        if !usable {
-            let reason = match findings.iter().max_by_key(|finding| finding.severity) {
-                Some(finding) => format!("no record, report, manifest or memory sample; for example: {finding}"),
-                None => "it holds no JSON files".into(),
-            };
-            return Err(Error::NothingUsable { path: path.into(), reason });
-        }
         let name = name_of(path).unwrap_or_else(|| "run".into());
-        Ok(Run { name, manifest: self.manifest, seal: self.seal, components, memory: self.memory.samples, findings })
+        let run = runs::join(self.done, &name, &mut self.notes);
+        let findings = self.notes.finish();
+        match run {
+            Some(run) => Ok(Run { findings, ..run }),
+            None => {
+                let reason = match findings.iter().max_by_key(|finding| finding.severity) {
+                    Some(finding) => format!("no record, report, manifest or memory sample; for example: {finding}"),
+                    None => "it holds no JSON files".into(),
+                };
+                Err(Error::NothingUsable { path: path.into(), reason })
+            }
+        }
     }
 }
 

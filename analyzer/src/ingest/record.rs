@@ -31,11 +31,13 @@ pub(super) struct LoadedRecord {
 pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &mut Notes) -> Option<LoadedRecord> {
     let place = entry.shown.as_str();
     supported(&value, "the journal record", version::JOURNAL, place, notes)?;
-    let metrics = value.get("metrics")?;
+    let metrics = value.get_mut("metrics")?;
     supported(metrics, "the record's report", version::REPORT, place, notes)?;
+    super::structures::refuse_newer(metrics, place, notes);
     check_labels(&value, place, notes);
     let step = step_of(entry, &value, notes)?;
     let host_elapsed_ns = elapsed(&value, place, notes);
+    let metrics = value.get("metrics")?;
     let observed_ns = observed(metrics, place, notes);
     let values = paths.record(metrics);
     let component = metrics.pointer("/configuration/component").and_then(Value::as_str).map(str::to_string);

@@ -7,6 +7,7 @@ use super::document::supported;
 use super::flatten::Paths;
 use super::notes::Notes;
 use super::walk::Entry;
+use super::{diagnostics, structures};
 use crate::run::shorten;
 use crate::run::{LoadedReport, Timeline, WindowState};
 use ddo_schemas::sections::ExecutionTiming;
@@ -18,10 +19,13 @@ use serde_json::Value;
 pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &mut Notes) -> Option<LoadedReport> {
     let place = entry.shown.as_str();
     supported(&value, "the report", version::REPORT, place, notes)?;
+    structures::refuse_newer(&mut value, place, notes);
     let values = paths.report(&value);
     let part = |value: &mut Value, key: &str| value.get_mut("runtime").and_then(|runtime| runtime.get_mut(key)).map(Value::take);
     let timing = part(&mut value, "execution_timing").and_then(|timing| read_timing(timing, place, notes));
     let timeline = part(&mut value, "native_timeline").and_then(|timeline| read_timeline(timeline, place, notes));
+    let operators = part(&mut value, "operator_diagnostics").and_then(|found| diagnostics::operators(&found, place, notes));
+    let allocation = part(&mut value, "allocation_diagnostics").and_then(|found| diagnostics::allocation(&found, place, notes));
     let state = part(&mut value, "state").unwrap_or(Value::Null);
     Some(LoadedReport {
         file: place.into(),
@@ -32,6 +36,8 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
         values,
         timing,
         timeline,
+        operators,
+        allocation,
     })
 }
 
@@ -41,7 +47,6 @@ pub(super) fn session_of(report: &Value) -> Option<String> {
 }
 
 fn read_timing(value: Value, place: &str, notes: &mut Notes) -> Option<ExecutionTiming> {
-    supported(&value, "the execution timing", version::EXECUTION_TIMING, place, notes)?;
     match serde_json::from_value::<ExecutionTiming>(value) {
         Ok(timing) => {
             if timing.failed {
@@ -62,7 +67,6 @@ fn read_timing(value: Value, place: &str, notes: &mut Notes) -> Option<Execution
 }
 
 fn read_timeline(mut value: Value, place: &str, notes: &mut Notes) -> Option<Timeline> {
-    supported(&value, "the native timeline", version::NATIVE_TIMELINE, place, notes)?;
     // Samples one by one, so that a broken one does not cost the others.
     let samples = value.get_mut("samples").map(|samples| std::mem::replace(samples, Value::Array(Vec::new())));
     let mut timeline = match serde_json::from_value::<NativeTimeline>(value) {
@@ -103,9 +107,16 @@ fn judge(timeline: &Timeline, place: &str, notes: &mut Notes) {
     let recorded = &timeline.recorded;
     let count = |state: WindowState| timeline.windows.iter().filter(|window| window.state == state).count();
     if recorded.dropped > 0 {
-        let text =
-            format!("{} window(s) found no room in {} samples; the timeline is truncated", recorded.dropped, recorded.capacity);
+        let without = if recorded.window_summary.is_none() { " and has no summary" } else { "" };
+        let text = format!(
+            "{} window(s) found no room in {} samples; the timeline is truncated{without}",
+            recorded.dropped, recorded.capacity
+        );
         notes.add(Finding::warning("timeline_truncated", place, text));
+    }
+    if recorded.status != "complete" && (recorded.window_summary.is_some() || recorded.warm_window_summary.is_some()) {
+        let text = format!("has a summary, though its status is {}; only a complete timeline may", shorten(&recorded.status));
+        notes.add(Finding::error("summary_of_partial_timeline", place, text));
     }
     if recorded.failures > 0 {
         notes.add(Finding::warning("timeline_failures", place, format!("{} marker call(s) failed", recorded.failures)));

@@ -275,3 +275,78 @@ fn reports_join_the_records_of_their_session() {
     let wanted = [("encoder", words(&["final", "old"])), ("encoder.2", words(&["final.2"])), ("encoder (2)", words(&["lone"]))];
     assert_eq!(found, wanted, "without records of its session a report stands alone; without a session its name decides");
 }
+
+#[test]
+fn long_texts_and_deep_nesting_are_named_with_their_limits() {
+    let folder = Folder::new("limits");
+    let long = "x".repeat(crate::limits::MAX_TEXT_BYTES + 1);
+    let value = json!({"fast_uploads": 7, "mode": &long, "label": &long[1..]});
+    folder.file("step_0000.json", record(Some(0), 1.0, value).to_string());
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    folder.file("deepest.json", nested(crate::limits::MAX_JSON_DEPTH));
+    folder.file("deeper.json", nested(crate::limits::MAX_JSON_DEPTH + 1));
+    let run = folder.load();
+    assert_eq!(text(&run, "texts_left_out"), "1 text(s) of more than 16384 bytes were left out");
+    let values = &run.components[0].records[0].values;
+    assert!(!values.contains_key("runtime.vmm.mode") && values.contains_key("runtime.vmm.label"));
+    assert_eq!(codes(&run), ["json_too_deep", "texts_left_out"]);
+    assert_eq!(text(&run, "json_too_deep"), "is nested too deeply at byte 128 (line 1, column 128); the limit is 127 levels");
+}
+
+#[test]
+fn an_input_is_read_up_to_its_limits_in_all() {
+    let folder = Folder::new("total");
+    folder.file("step_0000.json", record(Some(0), 1.0, json!({})).to_string());
+    let mut notes = Notes::default();
+    let entries = walk::files(&folder.0, &mut notes).expect("a folder");
+    let mut loader = Loader { bytes: crate::limits::MAX_TOTAL_JSON_BYTES, ..Loader::default() };
+    loader.file(&entries[0]);
+    let findings = loader.notes.finish();
+    assert_eq!(findings.iter().map(|finding| finding.code.as_str()).collect::<Vec<_>>(), ["input_too_large"]);
+}
+
+#[test]
+fn files_belong_to_the_deepest_run_around_them() {
+    let folder = Folder::new("runs");
+    let names = ["a/manifest.json", "a/deep/manifest.json", "a/deep/reports/x.json", "a/y.json", "b/z.json"];
+    for name in names {
+        folder.file(name, "{}");
+    }
+    let mut notes = Notes::default();
+    let entries = walk::files(&folder.0, &mut notes).expect("a folder");
+    let split = runs::split(&entries, &mut notes);
+    let shown: Vec<(&str, Vec<&str>)> =
+        split.iter().map(|(run, files)| (run.as_str(), files.iter().map(|file| file.shown.as_str()).collect())).collect();
+    let wanted = [
+        ("", vec!["b/z.json"]),
+        ("a", vec!["a/manifest.json", "a/y.json"]),
+        ("a/deep", vec!["a/deep/manifest.json", "a/deep/reports/x.json"]),
+    ];
+    assert_eq!(shown, wanted);
+    let one: Vec<walk::Entry> = entries.into_iter().filter(|entry| entry.shown != "a/deep/manifest.json").collect();
+    assert_eq!(runs::split(&one, &mut notes).len(), 1, "one manifest speaks for the whole input");
+}
+
+#[test]
+fn reports_stay_with_the_recording_that_they_lie_in() {
+    let folder = Folder::new("side-by-side");
+    let report =
+        json!({"schema_version": 1, "route": "dynamic_offload", "configuration": {}, "runtime": {"vmm": {"fast_uploads": 1}}});
+    let helper =
+        json!({"schema_version": 1, "route": "model_load", "configuration": {"component": "t"}, "setup": {}, "runtime": {}});
+    for place in ["one", "two"] {
+        folder.file(&format!("{place}/denoise_snapshots/step_0000.json"), record(Some(0), 1.0, json!({})).to_string());
+        folder.file(&format!("{place}/final.json"), report.to_string());
+        folder.file(&format!("{place}/load.json"), helper.to_string());
+    }
+    folder.file("three/final.json", report.to_string());
+    let run = folder.load();
+    let found: Vec<(&str, Vec<&str>)> =
+        run.components.iter().map(|c| (c.name.as_str(), c.reports.iter().map(|r| r.file.as_str()).collect())).collect();
+    let wanted = [
+        ("one", vec!["one/final.json", "one/load.json"]),
+        ("two", vec!["two/final.json", "two/load.json"]),
+        ("three", vec!["three/final.json"]),
+    ];
+    assert_eq!(found, wanted);
+}

@@ -4,10 +4,14 @@
 //! bits; what was not recorded is `None` or not in the map, never zero; times are integer nanoseconds on the clock
 //! that their field names; two clocks are never merged here.
 
+mod diagnostics;
+mod rank;
 mod scalar;
 mod timeline;
 mod words;
 
+pub use diagnostics::{AllocationDiagnostics, AllocationStep, OperatorDiagnostics, OperatorRow, OperatorSample};
+pub use rank::Rank;
 pub use scalar::{Scalar, Values};
 pub use timeline::{Timeline, Window, WindowState, nanoseconds};
 pub use words::{shorten, shorten_to};
@@ -32,8 +36,10 @@ pub struct Run {
     pub components: Vec<Component>,
     /// Samples of the memory monitor, in file order.
     pub memory: Vec<MemorySample>,
-    /// What was noticed while reading.
+    /// What was noticed while reading, in this run and the others.
     pub findings: Vec<Finding>,
+    /// Further runs of the same input, such as the other ranks of one job; they have no others and no findings.
+    pub others: Vec<Run>,
 }
 
 /// One attached component.
@@ -130,6 +136,10 @@ pub struct LoadedReport {
     pub timing: Option<ExecutionTiming>,
     /// `runtime.native_timeline`.
     pub timeline: Option<Timeline>,
+    /// `runtime.operator_diagnostics`.
+    pub operators: Option<OperatorDiagnostics>,
+    /// `runtime.allocation_diagnostics`.
+    pub allocation: Option<AllocationDiagnostics>,
 }
 
 impl LoadedReport {
@@ -148,6 +158,11 @@ impl LoadedReport {
         self.values.keys().any(|path| path.starts_with("runtime.vmm."))
     }
 
+    /// True where a scope that changes what it measures was open: such a report is for a diagnosis, not a benchmark.
+    pub fn is_diagnostic(&self) -> bool {
+        self.values.iter().any(|(path, value)| path.ends_with(".benchmark_eligible") && *value == Scalar::Bool(false))
+    }
+
     /// File name without its folders and `.json`.
     pub fn short_name(&self) -> &str {
         let name = self.file.rsplit('/').next().unwrap_or(&self.file);
@@ -156,6 +171,16 @@ impl LoadedReport {
 }
 
 impl Run {
+    /// This run and the others of its input.
+    pub fn all(&self) -> impl Iterator<Item = &Run> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    /// Its place among the ranks of a job, where the manifest says it.
+    pub fn rank(&self) -> Rank {
+        self.manifest.as_ref().map(Rank::of).unwrap_or_default()
+    }
+
     /// A run that consists of one timeline.
     pub fn from_timeline(name: impl Into<String>, timeline: NativeTimeline) -> Run {
         let report =

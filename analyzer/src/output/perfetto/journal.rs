@@ -130,7 +130,7 @@ fn describe(field: Option<&Field>) -> (Unit, String) {
 }
 
 /// The unit of an undeclared value follows from its name's ending, as in every report.
-fn unit_by_name(path: &str, unit: Unit) -> Unit {
+pub(super) fn unit_by_name(path: &str, unit: Unit) -> Unit {
     match unit {
         Unit::Count("not in the catalogue") if path.ends_with("_seconds") => Unit::Seconds,
         Unit::Count("not in the catalogue") if path.ends_with("_bytes") => Unit::Bytes,
@@ -139,7 +139,7 @@ fn unit_by_name(path: &str, unit: Unit) -> Unit {
 }
 
 /// A value as a counter track has it: whole numbers, seconds in nanoseconds.
-fn drawable(unit: Unit, value: &Scalar) -> Result<i64, Option<String>> {
+pub(super) fn drawable(unit: Unit, value: &Scalar) -> Result<i64, Option<String>> {
     match value {
         Scalar::U64(value) if unit != Unit::Seconds => i64::try_from(*value).map_err(|_| Some(value.to_string())),
         Scalar::I64(value) if unit != Unit::Seconds => Ok(*value),

@@ -4,33 +4,48 @@
 //! sequence; every time is a whole nanosecond of at least 1; nothing is drawn that was not recorded: what has no
 //! time is an instant on the data quality track; every track's parent is described before it is used.
 
+mod allocation;
 mod clocks;
 mod encode;
+mod facts;
 mod host_memory;
 mod journal;
 mod lanes;
 mod model;
+mod observations;
 mod order;
 #[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
 #[rustfmt::skip]
 #[path = "perfetto.protos.rs"]
 pub(crate) mod protos;
 mod stream;
+mod timing;
 mod writer;
 
-use crate::analysis::{self, alignment, alignment::Key};
+use crate::analysis::{alignment, alignment::Key};
 use crate::error::Error;
 use crate::run::{Component, Run, shorten};
-use clocks::{Clocks, ORIGIN};
-use ddo_schemas::Finding;
+use clocks::Clocks;
 use model::Model;
 use std::io::Write;
+
+/// By what timelines and journals are put beside each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Align {
+    /// By recorded correlations alone; groups without one are labelled unaligned.
+    #[default]
+    Recorded,
+    /// Also by step markers where nothing was recorded: an estimate, and labelled as one.
+    Steps,
+}
 
 /// What a trace contains besides the minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceOptions {
     /// Adds sequence, unit and bytes to every window's slice.
     pub annotate: bool,
+    /// How groups are aligned.
+    pub align: Align,
 }
 
 /// What a trace contains.
@@ -57,7 +72,7 @@ pub struct TraceStats {
 /// # Errors
 /// When the output cannot be written.
 pub fn write(run: &Run, options: &TraceOptions, out: &mut dyn Write) -> Result<TraceStats, Error> {
-    let clocks = Clocks::of(run);
+    let clocks = Clocks::of_all(run, options.align);
     let model = build(run, &clocks, options);
     let bytes = writer::write(&model, out)?;
     Ok(TraceStats {
@@ -67,36 +82,58 @@ pub fn write(run: &Run, options: &TraceOptions, out: &mut dyn Write) -> Result<T
         instants: model.instants.len() as u64,
         counter_values: model.points.len() as u64,
         flows: model.flows,
-        shift_ns: clocks.monotonic_shift_ns,
+        shift_ns: clocks.first().and_then(|clocks| clocks.monotonic_shift_ns),
     })
 }
 
-fn build(run: &Run, clocks: &Clocks, options: &TraceOptions) -> Model {
+fn build(run: &Run, clocks: &[Clocks], options: &TraceOptions) -> Model {
     let mut model = Model::default();
-    let labels = run.manifest.iter().flat_map(|manifest| &manifest.labels).map(|(key, value)| format!("{key}={value}"));
-    let process = model.process(&run.name, labels.collect());
-    let root = model.root(process, "DDO", "What this run recorded about its offloaded components.");
+    let several = !run.others.is_empty();
+    for ((number, run), clocks) in run.all().enumerate().zip(clocks) {
+        let labels = run.manifest.iter().flat_map(|manifest| &manifest.labels).map(|(key, value)| format!("{key}={value}"));
+        let process = model.process(number, &process_name(run, several, clocks), labels.collect());
+        let root = model.root(process, "DDO", "What this run recorded about its offloaded components.");
+        components(&mut model, run, number, root, clocks, options);
+        facts::draw(&mut model, run, number, clocks, root);
+    }
+    model
+}
+
+/// A run by its rank and name; among several, those that lie on an axis of their own say so.
+fn process_name(run: &Run, several: bool, clocks: &Clocks) -> String {
+    let rank = run.rank().words();
+    let name = rank.map_or_else(|| run.name.clone(), |rank| format!("{rank}, {}", run.name));
+    if several && !clocks.by_wall_clock { format!("{name} (unaligned)") } else { name }
+}
+
+fn components(model: &mut Model, run: &Run, number: usize, root: u64, clocks: &Clocks, options: &TraceOptions) {
     // The order of the groups is the one in which a reader asks: steps, streams, memory, then single numbers.
     let one = run.components.len() == 1;
     for (at, component) in run.components.iter().enumerate() {
         let parent = if one { root } else { model.track(root, &component.name, "One attached component.") };
         let journal = journal_target(component, at, parent, clocks);
         if let Some(target) = &journal {
-            journal::steps(&mut model, component, target);
+            journal::steps(model, component, target);
         }
-        timelines(&mut model, component, at, parent, clocks, options);
+        timelines(model, component, (number, at), parent, clocks, options);
         if one {
-            memory(&mut model, run, root, clocks);
+            memory(model, run, root, clocks);
         }
         if let Some(target) = &journal {
-            journal::values(&mut model, component, target);
+            journal::values(model, component, target);
         }
+        for (report, loaded) in component.reports.iter().enumerate() {
+            let key = Key::Allocation(at, report);
+            if let (Some(scope), Some(shift)) = (&loaded.allocation, clocks.shift(key)) {
+                let target = allocation::Target { parent, shift, label: clocks.label(key), file: loaded.short_name() };
+                allocation::draw(model, scope, &target);
+            }
+        }
+        observations::draw(model, component, parent);
     }
     if !one {
-        memory(&mut model, run, root, clocks);
+        memory(model, run, root, clocks);
     }
-    facts(&mut model, run, clocks, root);
-    model
 }
 
 fn memory(model: &mut Model, run: &Run, root: u64, clocks: &Clocks) {
@@ -110,7 +147,14 @@ fn journal_target<'a>(component: &Component, at: usize, parent: u64, clocks: &Cl
     Some(journal::Target { parent, clock: component.record_clock(), shift, label: clocks.label(Key::Journal(at)) })
 }
 
-fn timelines(model: &mut Model, component: &Component, at: usize, parent: u64, clocks: &Clocks, options: &TraceOptions) {
+fn timelines(
+    model: &mut Model,
+    component: &Component,
+    (number, at): (usize, usize),
+    parent: u64,
+    clocks: &Clocks,
+    options: &TraceOptions,
+) {
     let timelines = alignment::timelines(component);
     let several = timelines.len() > 1;
     let placed: Vec<_> = timelines
@@ -126,78 +170,35 @@ fn timelines(model: &mut Model, component: &Component, at: usize, parent: u64, c
         let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
         format!("{what} ({})", words.join(", "))
     };
+    for (report, loaded) in component.reports.iter().enumerate() {
+        let key = Key::Timing(at, report);
+        if let (Some(timing), Some(shift)) = (&loaded.timing, clocks.shift(key)) {
+            let words = [clock_words(&timing.clock), clocks.label(key), loaded.short_name()];
+            let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+            timing::draw(model, timing, parent, &format!("steps ({})", words.join(", ")), shift);
+        }
+    }
     for (_, timeline, shift, label, file) in &placed {
         stream::steps(model, timeline, parent, &name("steps", "between markers", label, file), *shift);
     }
     for (report, timeline, shift, label, file) in &placed {
-        let clock = match timeline.recorded.clock.as_str() {
-            "cuda_event" => "device",
-            "host_stream" => "host driver",
-            other => other,
-        };
+        let clock = clock_words(&timeline.recorded.clock);
         let description = format!("Native windows of {file} on the clock `{}`.", shorten(&timeline.recorded.clock));
         let group = model.track(parent, &name("stream windows", clock, label, file), &description);
-        let target = stream::Target { parent: group, shift: *shift, id: format!("{at}/{report}") };
+        // Words of the first run stay short: most inputs hold one.
+        let of_run = if number == 0 { String::new() } else { format!("{number}/") };
+        let target = stream::Target { parent: group, shift: *shift, id: format!("{of_run}{at}/{report}") };
         stream::draw(model, timeline, &target, options);
     }
 }
 
-/// What holds for the whole trace: as attributes for queries, and as an instant for eyes.
-fn facts(model: &mut Model, run: &Run, clocks: &Clocks, root: u64) {
-    let mut facts = vec![("ddo.run".to_string(), run.name.clone())];
-    if let Some(shift) = clocks.monotonic_shift_ns {
-        facts.push(("ddo.shift_ns".into(), shift.to_string()));
+/// A recorded clock in a reader's words.
+fn clock_words(clock: &str) -> &str {
+    match clock {
+        "cuda_event" => "device",
+        "host_stream" => "host driver",
+        other => other,
     }
-    for (key, shift) in clocks.all() {
-        let name = match key {
-            Key::Journal(at) => format!("ddo.journal.{at}"),
-            Key::Timeline(at, report) => format!("ddo.timeline.{at}.{report}"),
-            Key::Memory => "ddo.memory".into(),
-        };
-        facts.push((format!("{name}.offset_ns"), shift.offset_ns.to_string()));
-        let alignment = match shift.interval_ns {
-            None => "unaligned",
-            Some(0) => "host monotonic clock",
-            Some(_) => "host monotonic clock, by the middle of the host interval around the epoch",
-        };
-        facts.push((format!("{name}.alignment"), alignment.into()));
-        if let Some(interval) = shift.interval_ns {
-            facts.push((format!("{name}.alignment_interval_ns"), interval.to_string()));
-        }
-    }
-    for (at, component) in run.components.iter().enumerate() {
-        for (report, loaded) in component.reports.iter().enumerate() {
-            if let Some(resolution) = loaded.timeline.as_ref().and_then(|timeline| timeline.recorded.resolution_seconds) {
-                facts.push((format!("ddo.timeline.{at}.{report}.resolution_seconds"), resolution.0.to_string()));
-            }
-        }
-    }
-    facts.push(("ddo.constant_zero_tracks".into(), model.constant_zero.len().to_string()));
-    if !model.constant_zero.is_empty() {
-        facts.push(("ddo.constant_zero_fields".into(), model.constant_zero.join(" ")));
-    }
-    for finding in analysis::findings(run).iter().filter(|finding| analysis::is_serious(finding) && !has_own_instant(finding)) {
-        let notes = vec![model.text("where", &finding.place), model.text("text", &finding.text)];
-        model.doubt(ORIGIN, &finding.code, notes);
-    }
-    let notes = facts.iter().map(|(key, value)| model.text(key, value)).collect();
-    let about =
-        model.track(root, "about this trace", "Facts for the whole trace; click the instant. The same as its attributes.");
-    model.instant(about, ORIGIN, "origin of the axis", "about", notes);
-    model.attributes = facts;
-}
-
-/// Findings that are drawn where they happened.
-fn has_own_instant(finding: &Finding) -> bool {
-    matches!(
-        finding.code.as_str(),
-        "counter_reset"
-            | "journal_step_missing"
-            | "timeline_truncated"
-            | "timeline_pending"
-            | "timeline_samples_failed"
-            | "timeline_samples_contradict"
-    )
 }
 
 /// Encodes `count` slices to memory; returns bytes.

@@ -145,10 +145,10 @@ impl Model {
         *rank
     }
 
-    /// The process that stands for the run.
-    pub(super) fn process(&mut self, name: &str, labels: Vec<String>) -> u64 {
+    /// The process that stands for a run, by the run's number from zero.
+    pub(super) fn process(&mut self, number: usize, name: &str, labels: Vec<String>) -> u64 {
         let process = ProcessDescriptor {
-            pid: Some(1),
+            pid: Some(i32::try_from(number).unwrap_or(i32::MAX).saturating_add(1)),
             process_name: Some(shorten(name)),
             process_labels: labels.iter().map(|label| shorten(label)).collect(),
         };
@@ -165,6 +165,7 @@ impl Model {
     /// The track under which everything of the run hangs.
     pub(super) fn root(&mut self, process: u64, name: &str, description: &str) -> u64 {
         self.home = self.track(process, name, description);
+        self.quality = None;
         self.home
     }
 

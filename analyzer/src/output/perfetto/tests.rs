@@ -3,6 +3,7 @@
 use super::protos::{Trace, TracePacket, TrackEvent, trace_attributes, trace_packet, track_descriptor, track_event};
 use super::*;
 use crate::run::{LoadedReport, Record, Scalar, Timeline, Values};
+use ddo_schemas::Finding;
 use ddo_schemas::timeline::{NativeTimeline, Sample, SampleKind, SampleStatus};
 use ddo_schemas::unit::{Nullable, Seconds};
 use prost::Message;
@@ -129,7 +130,7 @@ fn random_windows_read_back_as_they_went_in() {
             .collect();
         let count = samples.len();
         let run = Run::from_timeline("random", timeline(samples, &[(1, "a"), (2, "b")]));
-        let options = TraceOptions { annotate: round % 2 == 0 };
+        let options = TraceOptions { annotate: round % 2 == 0, ..TraceOptions::default() };
         let (trace, bytes, stats) = trace(&run, &options);
         assert_eq!(replay(&trace), count, "round {round}");
         assert_eq!(stats.slices as usize, count);
