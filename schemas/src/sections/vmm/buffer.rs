@@ -22,7 +22,7 @@ section! {
             "Device memory mapped under the slots.",
             "It equals the capacity while attached.";
         fast_execution_buffer_slots: Option<u64> = Unit::Count("slots"), Limit, Session, "attach",
-            "Number of slots.",
+            "Places that a streamed unit can be uploaded to; each takes one whole unit at a time.",
             "Zero when every unit is resident, or when nothing is streamed through slots.",
             { deterministic: true };
         fast_execution_buffer_slot_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",

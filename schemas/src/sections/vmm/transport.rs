@@ -11,7 +11,7 @@ section! {
             "Host time of look-up, preparation and submission of unit batches, failures included.",
             "Contains prepare and submit; never add them to it.";
         fast_native_transport_batch_transport_total_calls: Option<u64> = Unit::Count("calls"), Counter, Session, "upload enqueued",
-            "Times the total scope was entered.",
+            "Unit batches that the host began to dispatch, failed ones included.",
             "Divide the seconds by it.";
         fast_native_transport_batch_transport_prepare_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
             "Host time to look a unit's batch up, its one-time creation included.",
@@ -22,10 +22,10 @@ section! {
         fast_native_transport_batch_transport_create_seconds: Option<Seconds> = Unit::Seconds, Counter, Session,
             "first upload of a unit",
             "Host time to build a unit's batch once: ranges, sources, merged copies.",
-            "Stands still after the first pass.";
+            "After the first pass it should not grow: batches are reused.";
         fast_native_transport_batch_transport_create_calls: Option<u64> = Unit::Count("calls"), Counter, Session,
             "first upload of a unit",
-            "Batches built.",
+            "Batches built for the first time, failed attempts included.",
             "At most one for each unit and place it is uploaded to.";
         fast_native_transport_batch_transport_submit_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
             "Host time to enqueue a batch's copies and its completion event.",
