@@ -261,7 +261,7 @@ fn units_are_what_the_names_promise() {
         } else if let Some((word, fits)) = promised(last(field.path)) {
             assert!(fits(field.unit), "{} ends in {word} and counts {:?}", field.path, field.unit);
         }
-        assert_eq!(field.unit == Unit::Version, last(field.path).ends_with("schema_version"), "{}", field.path);
+        assert_eq!(field.unit == Unit::Version, ends(last(field.path), "version"), "{}", field.path);
     }
     assert_eq!(used, PROMISES_BROKEN.len(), "an exception that is none");
 }

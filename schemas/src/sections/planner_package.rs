@@ -52,8 +52,8 @@ section! {
             "Cap on ring and retained source of the whole process.",
             "Registration stops there, whatever one component asks.", { deterministic: true };
         vmm_native_source_persistent_buffer: Option<bool> = Unit::Flag, Flag, Session, "attach",
-            "Whether the retained source keeps its memory for the life of the component.",
-            "Nothing documents it further; treat it as a label.";
+            "A switch of the source without documentation; in recorded runs it is on exactly where contents are retained.",
+            "Treat it as a label of the configuration.";
         vmm_file_slice_transport: Option<bool> = Unit::Flag, Flag, Session, "attach",
             "Whether weights are read from their checkpoint ranges rather than from loaded tensors.",
             "Off: the loader's host copies are the source.";
@@ -61,7 +61,7 @@ section! {
             "Checkpoint ranges that were matched to managed weights.",
             "Compare with those available.", { deterministic: true };
         vmm_safetensor_slices_available: Option<u64> = Unit::Count("ranges"), Limit, Session, "attach",
-            "Checkpoint ranges that the loader published.",
+            "Checkpoint ranges that the headers offered.",
             "Many unbound ones: names were changed while loading.", { deterministic: true };
         vmm_fast_attached_modules: Option<u64> = Unit::Count("modules"), Limit, Session, "attach",
             "Modules whose weights live in the arena.",
@@ -98,13 +98,13 @@ section! {
             "Threshold that the policy compared the next ratio with.",
             "Taken over from the settings.";
         auto_model_to_vram_ratio: Option<Ratio> = Unit::Ratio, Measure, Session, "attach",
-            "Candidate weights over the device's total memory, as the policy saw it.",
-            "The specification does not define it further; compare equal machines only.";
+            "What the policy compares with its threshold; in recorded runs the candidate resident modules over the device's total memory.",
+            "Nothing documents the formula; compare equal machines only.";
         auto_usable_system_ram_gb: Option<Gib> = Unit::Gib, Measure, Session, "attach",
             "Main memory left to the policy after its headroom.",
             "Differs from run to run with the load of the machine.";
         auto_required_system_ram_gb: Option<Gib> = Unit::Gib, Measure, Session, "attach",
-            "Main memory that the policy expects the chosen pinning to need.",
+            "Main memory that the policy reckons with; in recorded runs the candidates plus the selected residents.",
             "Above the usable amount, pinning is cut.";
         auto_pin_weight_decision: Option<String> = Unit::Label, Label, Session, "attach",
             "Why the policy pins as much as it does, in its own word.",
@@ -140,8 +140,8 @@ section! {
             "Residents that a capacity profile asked for, before caps.",
             "Zero without a profile.";
         pin_weight_budget_snap_to_full: Option<bool> = Unit::Flag, Flag, Session, "attach",
-            "Whether a budget just short of everything was rounded up to everything.",
-            "Explains a resolved budget above the proposal.";
+            "Whether the snapping rule settled the pinning; the rule itself is not documented.",
+            "Read it with the mode of the resolved budget.";
         resolved_pin_weight_budget_gb: Option<Gib> = Unit::Gib, Limit, Session, "attach",
             "Budget of page-locked weights that was used.",
             "Compare with the payload of the pinning action.";

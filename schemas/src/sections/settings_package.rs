@@ -159,7 +159,7 @@ section! {
             "Device memory that a recommendation from a capacity profile leaves free.",
             "Only used with a named profile.";
         dynamic_offload_auto_full_pin_min_model_to_vram_ratio: Option<Ratio> = Unit::Ratio, Limit, Session, "attach",
-            "Model size over device memory from which the policy prefers to page-lock everything.",
+            "Threshold of the automatic policy for pinning everything, as a ratio of model to device memory.",
             "Compare with the ratio in the planner decisions.";
         dynamic_offload_profile_name: Option<Nullable<String>> = Unit::Text, Label, Session, "attach",
             "Capacity profile that was asked for; null without one.",

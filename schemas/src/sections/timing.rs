@@ -13,11 +13,11 @@ section! {
             "`compute_boundary_event_host_wait`: the host waits for the compute stream's marker.",
             "Uploads on other streams are not waited for.";
         calls: Option<u64> = Unit::Count("waits"), Measure, Scope, "timer report",
-            "Boundaries at which the host waited.",
-            "One less than the steps: the end is no boundary of this kind.";
+            "Boundary waits that were tried, one at each step mark.",
+            "Divide the time of the waits by it.";
         host_seconds: Option<Seconds> = Unit::Seconds, Measure, Scope, "timer report",
             "Host time spent in these waits.",
-            "Near zero: the host, not the device, sets the pace.";
+            "It shows a changed rhythm, not work that was saved; near zero the device had already caught up.";
         benchmark_eligible: Option<bool> = Unit::Flag, Flag, Scope, "timer report",
             "Always false: waiting at every step changes the schedule.",
             "Take timings from a run without it.";
