@@ -20,6 +20,7 @@ use ddo_schemas::{Finding, Severity};
 pub fn findings(run: &Run) -> Vec<Finding> {
     let mut all = run.findings.clone();
     all.extend(alignment::implausible(run));
+    all.extend(delta::beyond_the_tables(run));
     for component in &run.components {
         all.extend(delta::resets(component));
         all.extend(memory::above_ceiling(component));
