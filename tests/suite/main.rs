@@ -5,6 +5,7 @@ mod catalogue;
 mod checkpoint;
 mod cli;
 mod cuda_library;
+mod delta;
 mod disabled_is_free;
 mod driver_contract;
 mod faults;

@@ -7,48 +7,9 @@
 use super::rate::{self, ImpliedRate};
 use crate::run::{Scalar, Values};
 use ddo_schemas::Unit;
+pub use ddo_schemas::deltas::DeltaState as State;
 use ddo_schemas::field::{Condition, Field, Kind};
 use std::sync::Arc;
-
-/// What a row says about its field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The values that the kind needs are there, and so is the difference where it has one.
-    Value,
-    /// Both are there and equal, of a kind without differences.
-    Unchanged,
-    /// Both are there and differ, of a kind without differences.
-    Changed,
-    /// The counter went down in between: there is no delta.
-    Reset,
-    /// There is a delta, but records are missing in between.
-    SpansGap,
-    /// A value is not in its document, or says nothing there.
-    Unavailable,
-    /// A value is a recorded null.
-    Uncollected,
-    /// A value was still in flight.
-    Pending,
-    /// A value comes from a collection that failed.
-    Failed,
-}
-
-impl State {
-    /// The word for machines.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Value => "value",
-            State::Unchanged => "unchanged",
-            State::Changed => "changed",
-            State::Reset => "reset",
-            State::SpansGap => "spans_gap",
-            State::Unavailable => "unavailable",
-            State::Uncollected => "uncollected",
-            State::Pending => "pending",
-            State::Failed => "failed",
-        }
-    }
-}
 
 /// Later minus earlier.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -276,8 +237,7 @@ pub struct Interval {
 pub fn compare<'a>(column: &'a Column, before: &'a Values, after: &'a Values, interval: Interval) -> Row<'a> {
     let sides = (column.side(before), column.side(after));
     let (state, difference) = judge(column.field, sides, interval);
-    let mut row =
-        Row { column, state, before: sides.0.known(), after: sides.1.known(), difference, rate: None };
+    let mut row = Row { column, state, before: sides.0.known(), after: sides.1.known(), difference, rate: None };
     if row.difference.is_some() {
         row.rate = rate::implied(&row, before, after, interval.link);
     }

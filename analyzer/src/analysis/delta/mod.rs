@@ -13,7 +13,7 @@ pub use pairs::{Names, Pair, Scope, Unmatched, between, names, pairs};
 pub use rate::{ENQUEUE_NOTE, ImpliedRate};
 
 use crate::limits::MAX_DELTA_ROWS;
-use crate::run::{Component, Record, Run, Scalar};
+use crate::run::{Component, Record, Run, Scalar, Values};
 use ddo_schemas::field::{Field, Kind};
 use ddo_schemas::{Finding, Unit, catalogue};
 use std::collections::BTreeSet;
@@ -72,8 +72,20 @@ pub fn consecutive(before: &Record, after: &Record) -> bool {
 
 /// Paths that occur in any record of a component, in order.
 pub fn paths(component: &Component) -> Vec<Arc<str>> {
-    let all: BTreeSet<Arc<str>> = component.records.iter().flat_map(|record| record.values.keys().cloned()).collect();
+    let mut all: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut previous: Option<&Values> = None;
+    for record in &component.records {
+        // Most records hold the fields of the one before; paths are shared, so that is seen without reading them.
+        if !previous.is_some_and(|previous| same_paths(previous, &record.values)) {
+            all.extend(record.values.keys().cloned());
+        }
+        previous = Some(&record.values);
+    }
     all.into_iter().collect()
+}
+
+fn same_paths(a: &Values, b: &Values) -> bool {
+    a.len() == b.len() && a.keys().zip(b.keys()).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
 /// A finding for every counter that went down.
@@ -95,7 +107,9 @@ pub fn resets(component: &Component) -> Vec<Finding> {
 /// A note where the text tables cannot hold every row.
 pub fn beyond_the_tables(run: &Run) -> Option<Finding> {
     let rows: usize = pairs(run).iter().map(Pair::len).sum();
-    let text = format!("deltas.json and deltas.csv hold {MAX_DELTA_ROWS} of {rows} rows: steps from the end are left out; dataset/ has all");
+    let text = format!(
+        "deltas.json and deltas.csv hold {MAX_DELTA_ROWS} of {rows} rows: steps from the end are left out; dataset/ has all"
+    );
     (rows > MAX_DELTA_ROWS).then(|| Finding::note("delta_rows_left_out", "deltas.json", text))
 }
 

@@ -1,41 +1,17 @@
 //! Documents to compare: "Which two belong to one row?"
 //!
-//! Uses `run` and `compare`. Invariants: records pair by step number, reports in the order of their files, and never
-//! across components unless both sides were named; the fields of a component's records are the same in all of its pairs.
+//! Uses `run` and `compare`. Invariants: records pair by step number, reports of one route in the order of their files, and
+//! never across components unless both sides were named; the fields of a component's records are the same in all of its pairs.
 
 use super::compare::{Column, Interval, Row, compare};
 use super::{Delta, consecutive, field, is_counter, subtract};
 use crate::analysis::floor::link_rate;
 use crate::run::{Component, LoadedReport, Record, Run, Scalar, Values};
 use ddo_schemas::catalogue;
+pub use ddo_schemas::deltas::DeltaScope as Scope;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-
-/// Which kind of interval a pair covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// From one record to the next.
-    Step,
-    /// From the first record to the last; never to be added to its steps.
-    FirstToLast,
-    /// From one report to the next of the same component.
-    Reports,
-    /// Between two documents that were named.
-    Chosen,
-}
-
-impl Scope {
-    /// The word for machines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scope::Step => "step",
-            Scope::FirstToLast => "first_to_last",
-            Scope::Reports => "reports",
-            Scope::Chosen => "chosen",
-        }
-    }
-}
 
 /// Two documents to compare.
 #[derive(Clone, Debug)]
@@ -72,12 +48,24 @@ impl Pair<'_> {
         self.columns.is_empty()
     }
 
+    /// The fields that it compares.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The row of one field, where it is compared.
+    pub fn row(&self, path: &str) -> Option<Row<'_>> {
+        self.columns.iter().find(|column| &*column.path == path).map(|column| self.compared(column))
+    }
+
+    fn compared<'s>(&'s self, column: &'s Column) -> Row<'s> {
+        let reset = self.resets.contains(&column.path);
+        compare(column, self.before, self.after, Interval { reset, gap: self.gap, link: self.link })
+    }
+
     /// Its rows, in the order of the catalogue; undeclared fields follow by path.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.columns.iter().map(|column| {
-            let reset = self.resets.contains(&column.path);
-            compare(column, self.before, self.after, Interval { reset, gap: self.gap, link: self.link })
-        })
+        self.columns.iter().map(|column| self.compared(column))
     }
 }
 
@@ -102,8 +90,9 @@ pub fn pairs(run: &Run) -> Vec<Pair<'_>> {
             (total.resets, total.gap) = (went_down(&component.records), has_gap(&component.records));
             all.push(total);
         }
-        for (pair, name) in component.reports.windows(2).zip(names.reports.windows(2)) {
-            let ([before, after], [from, to]) = (pair, name) else { continue };
+        let mut last: BTreeMap<Option<&str>, (&LoadedReport, &String)> = BTreeMap::new();
+        for (after, to) in component.reports.iter().zip(&names.reports) {
+            let Some((before, from)) = last.insert(after.route.as_deref(), (after, to)) else { continue };
             all.push(Pair {
                 component: Some(&component.name),
                 scope: Scope::Reports,

@@ -1,7 +1,7 @@
 //! Rows of declared and undeclared fields.
 
 use super::*;
-use crate::run::{LoadedReport, Run, Values};
+use crate::run::LoadedReport;
 use ddo_schemas::field::{Condition, Rate, RateScope};
 
 fn values(pairs: &[(&str, Scalar)]) -> Values {
@@ -18,16 +18,20 @@ const GAUGE: &str = "runtime.vmm.resident_bytes";
 const LIMIT: &str = "runtime.vmm.fast_execution_buffer_slots";
 
 fn journal(readings: &[(Option<u64>, Scalar)]) -> Run {
-    let records = readings.iter().enumerate().map(|(at, (step, value))| {
-        record(*step, at as i64 * 1_000_000_000, &[(COUNTER, value.clone())])
-    });
+    let records = readings
+        .iter()
+        .enumerate()
+        .map(|(at, (step, value))| record(*step, at as i64 * 1_000_000_000, &[(COUNTER, value.clone())]));
     let component = Component { name: "c".into(), records: records.collect(), ..Component::default() };
     Run { name: "r".into(), components: vec![component], ..Run::default() }
 }
 
 /// Scope, state and difference of every row.
 fn told(run: &Run) -> Vec<(Scope, State, Option<Difference>)> {
-    pairs(run).iter().flat_map(|pair| pair.rows().map(|row| (pair.scope, row.state, row.difference)).collect::<Vec<_>>()).collect()
+    pairs(run)
+        .iter()
+        .flat_map(|pair| pair.rows().map(|row| (pair.scope, row.state, row.difference)).collect::<Vec<_>>())
+        .collect()
 }
 
 #[test]
@@ -234,6 +238,21 @@ fn chosen_records_know_what_lies_between_them() {
     assert_eq!(state("before_denoise", "step_0002"), [State::Reset]);
     assert_eq!(state("step_0001", "step_0002"), [State::Value]);
     assert_eq!(state("step_0001", "step_0004"), [State::SpansGap]);
+}
+
+#[test]
+fn reports_pair_with_the_next_of_their_own_route() {
+    let report = |file: &str, route: &str, at: f64| LoadedReport {
+        file: file.into(),
+        route: Some(route.into()),
+        values: values(&[("runtime.observed_monotonic_seconds", Scalar::F64(at))]),
+        ..LoadedReport::default()
+    };
+    let reports = vec![report("a.json", "run", 1.0), report("b.json", "load", 2.0), report("c.json", "run", 3.5)];
+    let run = Run { components: vec![Component { reports, ..Component::default() }], ..Run::default() };
+    let pairs = pairs(&run);
+    let told: Vec<_> = pairs.iter().map(|pair| (pair.scope, pair.from.as_str(), pair.to.as_str(), pair.seconds)).collect();
+    assert_eq!(told, [(Scope::Reports, "a", "c", Some(2.5))]);
 }
 
 #[test]
