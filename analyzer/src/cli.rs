@@ -4,6 +4,9 @@
 //! standard error; a reader that goes away ends the program quietly; a subcommand's word wins over a folder of the
 //! same name (`./trace` is the folder).
 
+mod delta;
+mod export;
+
 use crate::analysis;
 use crate::error::Error;
 use crate::ingest;
@@ -44,6 +47,10 @@ struct Cli {
 enum Command {
     /// Write only the Perfetto trace.
     Trace(Analyze),
+    /// Show what changed between records, from first to last, and between reports.
+    Delta(delta::Delta),
+    /// Write the delta tables as a Parquet dataset and as CSV.
+    Export(export::Export),
     /// Say what a field means.
     Explain(Explain),
     /// Encode slices to memory and print the rate as one line of JSON.
@@ -106,6 +113,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
     let result = match cli.command {
         None => all(&cli.analyze, out),
         Some(Command::Trace(arguments)) => trace(&arguments, out),
+        Some(Command::Delta(arguments)) => delta::run(&arguments, out),
+        Some(Command::Export(arguments)) => export::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain_fields(&arguments, out),
         Some(Command::BenchEncode { slices }) => bench_encode(slices, out),
     };

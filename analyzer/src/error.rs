@@ -1,8 +1,9 @@
 //! Errors of the analyzer: "Why can nothing be shown?"
 //!
 //! Only what makes a whole command impossible is an error; what is wrong with one file is a finding. May use
-//! nothing of this crate. Invariant: every I/O error carries the path.
+//! `limits` only. Invariant: every I/O error carries the path.
 
+use crate::limits::MAX_LISTED_NAMES;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +72,46 @@ pub enum Error {
         /// Fields with a similar name, nearest first.
         closest: Vec<String>,
     },
+    /// No component has this name.
+    #[error("no component is called {name:?}; there are: {}", listed(components))]
+    UnknownComponent {
+        /// The name that was asked for.
+        name: String,
+        /// Those of the input.
+        components: Vec<String>,
+    },
+    /// No record or report has this name.
+    #[error("no record or report is called {name:?}; there are: {}", listed(files))]
+    UnknownDocument {
+        /// The name that was asked for.
+        name: String,
+        /// Those of the input.
+        files: Vec<String>,
+    },
+    /// Several records or reports have this name.
+    #[error("{name:?} is the name of {} documents: {}; give the whole path, or --component", files.len(), listed(files))]
+    AmbiguousDocument {
+        /// The name that was asked for.
+        name: String,
+        /// Those that have it.
+        files: Vec<String>,
+    },
+    /// The later of two records was given as the earlier one.
+    #[error("{from:?} was taken after {to:?}; exchange --from and --to")]
+    Backwards {
+        /// Given as the earlier one.
+        from: String,
+        /// Given as the later one.
+        to: String,
+    },
+    /// The Parquet writer refused a table.
+    #[error("cannot write the table {table}: {reason}")]
+    Table {
+        /// Which table.
+        table: &'static str,
+        /// What the writer said.
+        reason: String,
+    },
     /// A value that should be representable as JSON was not.
     #[error("cannot write {what} as JSON: {source}")]
     Json {
@@ -79,6 +120,14 @@ pub enum Error {
         /// What the serialiser said.
         source: serde_json::Error,
     },
+}
+
+/// A few names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
+    let more = names.len().saturating_sub(MAX_LISTED_NAMES);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    if shown.is_empty() { "none".into() } else { format!("{}{rest}", shown.join(", ")) }
 }
 
 fn suggestions(closest: &[String]) -> String {

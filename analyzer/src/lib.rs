@@ -11,7 +11,7 @@
 //! | [`ingest`] | what did we find on disk? (reads files; values and findings) |
 //! | [`run`] | what happened? (plain values) |
 //! | [`analysis`] | what does it mean? (pure) |
-//! | [`output`] | how do we show it? (trace, summary, terminal) |
+//! | [`output`] | how do we show it? (trace, tables, summary, terminal) |
 //! | [`cli`] | what was asked for? |
 //! | [`limits`], [`error`] | every bound, the error type |
 //!
@@ -32,7 +32,7 @@ pub use output::Options;
 use ddo_schemas::summary::Summary;
 use std::path::Path;
 
-/// Does everything: reads a folder, writes the trace and `summary.json`, and returns the summary.
+/// Does everything: reads a folder, writes the trace, the tables and `summary.json`, and returns the summary.
 ///
 /// # Errors
 /// When nothing in the input is usable, or the output cannot be written.

@@ -90,3 +90,36 @@ pub const SLOWEST_UNITS: usize = 3;
 
 /// Names suggested for an unknown field.
 pub const SUGGESTIONS: usize = 3;
+
+/// The fastest link that is believed without being told, in bytes per second: PCIe 5.0 x16 moves 63 GB/s one way.
+pub const MAX_LINK_BYTES_PER_SECOND: u64 = 64_000_000_000;
+
+/// Most rows in `deltas.json` and `deltas.csv`; a journal of a thousand steps fits, and the dataset holds all rows.
+pub const MAX_DELTA_ROWS: usize = 250_000;
+
+/// Rows of a Parquet row group of the long table: what is held in memory at a time.
+pub const ROW_GROUP_ROWS: usize = 65_536;
+
+/// Cells of a row group of the wide table, for the same reason.
+pub const ROW_GROUP_CELLS: usize = 1_000_000;
+
+/// Changed fields of one group that are shown on one screen.
+pub const DELTA_GROUP_ROWS: usize = 4;
+
+/// Changed fields of one pair in `deltas.md`.
+pub const DELTA_PAGE_ROWS: usize = 400;
+
+/// Steps that get a column each; longer journals show their first and last step and the middle of the others.
+pub const STEP_COLUMNS: usize = 5;
+
+/// Fewest and most columns of a table, whatever the width of the terminal.
+pub const TABLE_COLUMNS: (u16, u16) = (60, 180);
+
+/// Longest folder name of a partition, in bytes; file systems allow 255.
+pub const MAX_PARTITION_BYTES: usize = 200;
+
+/// Names of records or reports that an error lists.
+pub const MAX_LISTED_NAMES: usize = 8;
+
+/// Longest word of an input in a cell of a table for people, in characters.
+pub const MAX_CELL_CHARS: usize = 40;

@@ -32,12 +32,29 @@ labels! {
     }
 }
 
+labels! {
+    /// What lies between the two sides of a row.
+    pub enum DeltaScope {
+        /// One record and the next.
+        Step = "step",
+        /// The first record and the last: the sum of the steps, never to be added to them.
+        FirstToLast = "first_to_last",
+        /// One report and the next of the same component and route.
+        Reports = "reports",
+        /// Two documents that were named.
+        Chosen = "chosen",
+    }
+}
+
 section! {
     /// One field between two records or reports.
     pub struct DeltaRow at "deltas.rows[]" {
         component: Nullable<String> = Unit::Label, Label, Scope, "analysis",
             "Component of both sides; null when they do not name one.",
             "Rows of two components are never added.";
+        scope: DeltaScope = Unit::Label, Label, Scope, "analysis",
+            "`step`, `first_to_last`, `reports` or `chosen`.",
+            "Add up rows of one scope only.";
         from: String = Unit::Text, Identity, Scope, "analysis",
             "Record or report of the earlier value.",
             "Open it to see the value in its place.";
@@ -68,6 +85,12 @@ section! {
         seconds: Nullable<Seconds> = Unit::Seconds, Measure, Scope, "analysis",
             "Host time between the two sides; null when either does not say when it was taken.",
             "Submission times of steps, not device times.";
+        rate_bytes_per_second: Option<Seconds> = Unit::BytesPerSecond, Measure, Scope, "analysis",
+            "Added bytes over the added seconds that belong to them; left out for fields without such seconds.",
+            "Read the note first.";
+        rate_note: Option<String> = Unit::Text, Text, Scope, "analysis",
+            "Why the quotient is no transfer rate: its seconds enclose the hand-over of work, or it exceeds the link.",
+            "Left out where nothing speaks against it.";
     }
 }
 
@@ -80,6 +103,9 @@ section! {
         rows: Vec<DeltaRow> = Unit::Structure, Structure, Scope, "analysis",
             "Differences between neighbours, between the first and the last record, and between reports.",
             "See its rows.";
+        rows_left_out: Option<u64> = Unit::Count("rows"), Measure, Scope, "analysis",
+            "Rows of late steps for which this document has no room; left out when it holds all.",
+            "The Parquet dataset has every row.";
     }
 }
 

@@ -8,6 +8,7 @@ mod cli;
 mod compat;
 mod compat_broken;
 mod cuda_library;
+mod delta;
 mod disabled_is_free;
 mod driver_contract;
 mod faults;

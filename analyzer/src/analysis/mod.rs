@@ -21,6 +21,7 @@ use ddo_schemas::{Finding, Severity};
 pub fn findings(run: &Run) -> Vec<Finding> {
     let mut all = run.findings.clone();
     all.extend(run.all().flat_map(alignment::implausible));
+    all.extend(run.all().flat_map(delta::beyond_the_tables));
     for component in run.all().flat_map(|run| &run.components) {
         all.extend(delta::resets(component));
         all.extend(memory::above_ceiling(component));

@@ -1,14 +1,17 @@
-//! "How do we show it?" Trace, summary for machines, one screen for people.
+//! "How do we show it?" Trace, tables, summary for machines, one screen for people.
 //!
 //! It may use `analysis` and `run`, besides `limits` and `error`. Invariants: the same input gives the same bytes; files appear whole or not at all;
 //! nothing is written inside the input or the journal around it.
 
+pub mod dataset;
+pub mod delta;
 pub mod explain;
 pub mod files;
 pub mod perfetto;
 pub mod summary;
 pub mod text;
 
+use crate::analysis;
 use crate::error::Error;
 use crate::run::Run;
 use ddo_schemas::summary::Summary;
@@ -32,15 +35,19 @@ pub struct Options {
     pub trace: TraceOptions,
 }
 
-/// Writes the trace and `summary.json` of a run that was read from `input`.
+/// Writes the trace, the delta tables, the dataset and `summary.json` of a run that was read from `input`.
 ///
 /// # Errors
 /// When the output folder is not free, or cannot be written.
 pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary, PathBuf), Error> {
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
     write_trace_file(run, &folder, &options.trace)?;
-    let outputs = [("summary", SUMMARY_FILE), ("trace", TRACE_FILE)];
-    let summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    let pairs = analysis::delta::pairs(run);
+    delta::write_files(run, &pairs, &folder)?;
+    dataset::write(run, &pairs, &folder)?;
+    let outputs =
+        [("summary", SUMMARY_FILE), ("trace", TRACE_FILE), ("dataset", dataset::FOLDER)].into_iter().chain(delta::FILES);
+    let summary = summary::of(run, outputs.map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
     folder.write(SUMMARY_FILE, |out| summary::write(&summary, out))?;
     Ok((summary, folder.path))
 }

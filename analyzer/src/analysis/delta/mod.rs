@@ -1,10 +1,19 @@
-//! Differences between consecutive records: "What did one step add?"
+//! Differences between records and between reports: "What did one step add, and what changed?"
 //!
-//! Uses the catalogue for the kind of each field. Invariants: only counters subtract, exactly and in their own
-//! integer type; a decrease is a reset and has no delta; a value that is missing on one side has no delta; the delta
-//! after a missing step spans a gap and says so.
+//! It may use `run` and the catalogue, which says the kind of each field. Invariants: only counters and gauges
+//! subtract, exactly for whole numbers; a decrease of a counter is a reset and has no delta, also from first to last; a value
+//! that is missing on one side has no delta; the delta after a missing step spans a gap and says so.
 
-use crate::run::{Component, Record, Scalar};
+mod compare;
+mod pairs;
+mod rate;
+
+pub use compare::{Column, Difference, Interval, Row, State, compare};
+pub use pairs::{Names, Pair, Scope, Unmatched, between, names, pairs};
+pub use rate::{ENQUEUE_NOTE, ImpliedRate};
+
+use crate::limits::MAX_DELTA_ROWS;
+use crate::run::{Component, Record, Run, Scalar, Values};
 use ddo_schemas::field::{Field, Kind};
 use ddo_schemas::{Finding, Unit, catalogue};
 use std::collections::BTreeSet;
@@ -26,11 +35,12 @@ pub enum Delta {
 /// Subtracts two readings of a counter.
 pub fn subtract(before: Option<&Scalar>, after: Option<&Scalar>) -> Delta {
     match (before, after) {
-        (Some(Scalar::U64(before)), Some(Scalar::U64(after))) => after.checked_sub(*before).map_or(Delta::Reset, Delta::Whole),
-        (Some(before), Some(after)) => match (before.as_f64(), after.as_f64()) {
-            (Some(before), Some(after)) if after < before => Delta::Reset,
-            (Some(before), Some(after)) => Delta::Fraction(after - before),
-            _ => Delta::Unavailable,
+        (Some(before), Some(after)) => match compare::difference(before, after) {
+            Some(Difference::Whole(difference)) if difference < 0 => Delta::Reset,
+            Some(Difference::Fraction(difference)) if difference < 0.0 => Delta::Reset,
+            Some(Difference::Whole(difference)) => u64::try_from(difference).map_or(Delta::Unavailable, Delta::Whole),
+            Some(Difference::Fraction(difference)) => Delta::Fraction(difference),
+            None => Delta::Unavailable,
         },
         _ => Delta::Unavailable,
     }
@@ -62,8 +72,20 @@ pub fn consecutive(before: &Record, after: &Record) -> bool {
 
 /// Paths that occur in any record of a component, in order.
 pub fn paths(component: &Component) -> Vec<Arc<str>> {
-    let all: BTreeSet<Arc<str>> = component.records.iter().flat_map(|record| record.values.keys().cloned()).collect();
+    let mut all: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut previous: Option<&Values> = None;
+    for record in &component.records {
+        // Most records hold the fields of the one before; paths are shared, so that is seen without reading them.
+        if !previous.is_some_and(|previous| same_paths(previous, &record.values)) {
+            all.extend(record.values.keys().cloned());
+        }
+        previous = Some(&record.values);
+    }
     all.into_iter().collect()
+}
+
+fn same_paths(a: &Values, b: &Values) -> bool {
+    a.len() == b.len() && a.keys().zip(b.keys()).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
 /// A finding for every counter that went down.
@@ -82,8 +104,20 @@ pub fn resets(component: &Component) -> Vec<Finding> {
     findings
 }
 
+/// A note where the text tables cannot hold every row.
+pub fn beyond_the_tables(run: &Run) -> Option<Finding> {
+    let rows: usize = pairs(run).iter().map(Pair::len).sum();
+    let text = format!(
+        "deltas.json and deltas.csv hold {MAX_DELTA_ROWS} of {rows} rows: steps from the end are left out; dataset/ has all"
+    );
+    (rows > MAX_DELTA_ROWS).then(|| Finding::note("delta_rows_left_out", "deltas.json", text))
+}
+
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod subtraction {
     use super::*;
 
     #[test]
@@ -97,6 +131,15 @@ mod tests {
     fn whole_numbers_are_exact_to_64_bits() {
         let delta = subtract(Some(&Scalar::U64(9_007_199_254_740_993)), Some(&Scalar::U64(u64::MAX)));
         assert_eq!(delta, Delta::Whole(18_437_736_874_454_810_622));
+    }
+
+    #[test]
+    fn signed_counters_subtract_exactly() {
+        assert_eq!(subtract(Some(&Scalar::I64(-5)), Some(&Scalar::U64(3))), Delta::Whole(8));
+        assert_eq!(subtract(Some(&Scalar::U64(3)), Some(&Scalar::I64(-5))), Delta::Reset);
+        let wide = subtract(Some(&Scalar::I64(i64::MIN)), Some(&Scalar::U64(u64::MAX)));
+        assert_eq!(wide, Delta::Unavailable, "more than 64 bits");
+        assert_eq!(subtract(Some(&Scalar::F64(-1e308)), Some(&Scalar::F64(1e308))), Delta::Unavailable, "not finite");
     }
 
     #[test]
