@@ -9,6 +9,9 @@ use crate::limits::TABLE_COLUMNS;
 use crate::run::Run;
 use comfy_table::{CellAlignment, ContentArrangement, TableComponent};
 
+/// Narrowest column of names; below it the other cells are wrapped, too.
+const MIN_NAME_COLUMNS: usize = 20;
+
 /// The tables for a terminal of a width.
 pub fn terminal(run: &Run, pairs: &[Pair<'_>], detail: Detail, columns: u16) -> String {
     let width = columns.clamp(TABLE_COLUMNS.0, TABLE_COLUMNS.1);
@@ -60,23 +63,49 @@ fn plain(table: &Table, width: u16) -> String {
     }
     drawn.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     drawn.set_header(table.header.clone());
+    let room = room_for_names(table, width);
     for row in &table.rows {
-        drawn.add_row(row.clone());
+        let mut row = row.clone();
+        if let Some(name) = row.first_mut() {
+            *name = broken(name, room);
+        }
+        drawn.add_row(row);
     }
     let noted = table.header.last().is_some_and(|last| last == "note");
     let last = table.header.len().saturating_sub(1);
     for (at, column) in drawn.column_iter_mut().enumerate() {
         column.set_padding((if at == 0 { 2 } else { 1 }, 1));
-        if at == 0 {
-            // Long names break between their words.
-            column.set_delimiter('_');
-        } else if !(noted && at == last) {
+        if at != 0 && !(noted && at == last) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     let mut text = drawn.trim_fmt();
     text.push('\n');
     text
+}
+
+/// Columns that the other cells leave for the names.
+fn room_for_names(table: &Table, width: u16) -> usize {
+    let lines = || std::iter::once(&table.header).chain(&table.rows);
+    let widest = |at: usize| lines().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
+    let others: usize = (1..table.header.len()).filter_map(widest).map(|widest| widest + 2).sum();
+    usize::from(width).saturating_sub(others + 3).max(MIN_NAME_COLUMNS)
+}
+
+/// A name in lines that are no longer than the room, broken behind its underscores and dots; no character is lost.
+fn broken(name: &str, room: usize) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for piece in name.split_inclusive(['_', '.']) {
+        let length = piece.chars().count();
+        if used > 0 && used + length > room {
+            out.push('\n');
+            used = 0;
+        }
+        out.push_str(piece);
+        used += length;
+    }
+    out
 }
 
 /// The tables as Markdown.
@@ -129,4 +158,19 @@ fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_break_behind_their_words_and_keep_every_character() {
+        let name = "fast_native_transport_batch_transport_total_seconds";
+        let lines = broken(name, 20);
+        assert_eq!(lines, "fast_native_\ntransport_batch_\ntransport_total_\nseconds");
+        assert_eq!(lines.replace('\n', ""), name);
+        assert_eq!(broken("a_b", 20), "a_b");
+        assert_eq!(broken("unbreakable", 4), "unbreakable");
+    }
 }
