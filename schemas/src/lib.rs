@@ -15,6 +15,7 @@
 //! | [`manifest`], [`settings`], [`memory`] | what does `ddo-record` write and hand over? |
 //! | [`summary`] | what does `ddo-analyze` print for machines? |
 //! | [`catalogue`] | all field rows, looked up by JSON path |
+//! | [`scope`] | which host time lies inside which? |
 //! | [`generate`] | the generated files, as text |
 //!
 //! Invariants: no I/O, no unsafe code, no GPU. An unavailable value is `None` and left out of JSON; zero is a
@@ -28,6 +29,7 @@ pub mod journal;
 pub mod manifest;
 pub mod memory;
 pub mod report;
+pub mod scope;
 pub mod section;
 pub mod sections;
 pub mod settings;
