@@ -2,7 +2,7 @@
 
 use crate::field::Field;
 use crate::section::Section;
-use crate::{journal, manifest, memory, report, sections, settings, summary, timeline};
+use crate::{check, deltas, journal, manifest, memory, reconciliation, report, sections, settings, summary, timeline};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -50,6 +50,13 @@ pub const TABLES: &[Table] = &[
     Table { title: "Summary: run", fields: summary::RunSummary::FIELDS },
     Table { title: "Summary: steps", fields: summary::StepsSummary::FIELDS },
     Table { title: "Summary: floor", fields: summary::FloorTerms::FIELDS },
+    Table { title: "Reconciliation", fields: reconciliation::Reconciliation::FIELDS },
+    Table { title: "Reconciliation: scopes", fields: reconciliation::ReconciledScope::FIELDS },
+    Table { title: "Reconciliation: headline", fields: reconciliation::Headline::FIELDS },
+    Table { title: "Deltas", fields: deltas::Deltas::FIELDS },
+    Table { title: "Deltas: rows", fields: deltas::DeltaRow::FIELDS },
+    Table { title: "Checks", fields: check::Check::FIELDS },
+    Table { title: "Checks: results", fields: check::CheckResult::FIELDS },
 ];
 
 /// Keys that stand for the `*` of a declaration with a closed set of names.

@@ -2,7 +2,7 @@
 
 use crate::catalogue::TABLES;
 use crate::section::JsonShape;
-use crate::{journal, manifest, memory, report, settings, summary};
+use crate::{check, deltas, journal, manifest, memory, reconciliation, report, settings, summary};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -33,13 +33,16 @@ pub fn fields_markdown() -> String {
 
 /// File name and contents of every JSON Schema.
 pub fn json_schemas() -> Vec<(&'static str, String)> {
-    let documents: [(&str, &str, Value); 6] = [
+    let documents: [(&str, &str, Value); 9] = [
         ("report.schema.json", "Report", report::Report::schema()),
         ("journal.schema.json", "Journal record", journal::JournalRecord::schema()),
         ("manifest.schema.json", "Run manifest", manifest::Manifest::schema()),
         ("manifest-end.schema.json", "Run manifest seal", manifest::ManifestEnd::schema()),
         ("memory.schema.json", "Memory sample", memory::MemorySample::schema()),
         ("summary.schema.json", "Analysis summary", summary::Summary::schema()),
+        ("reconciliation.schema.json", "Reconciliation of nested host scopes", reconciliation::Reconciliation::schema()),
+        ("deltas.schema.json", "Differences between records and reports", deltas::Deltas::schema()),
+        ("check.schema.json", "Conservation checks", check::Check::schema()),
     ];
     let settings = ("settings.schema.json", "Recorder settings", settings::Settings::schema());
     documents.into_iter().chain([settings]).map(|(file, title, schema)| (file, document(title, schema))).collect()

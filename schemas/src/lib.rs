@@ -14,6 +14,8 @@
 //! | [`journal`] | how is a partial record wrapped and named? |
 //! | [`manifest`], [`settings`], [`memory`] | what does `ddo-record` write and hand over? |
 //! | [`summary`] | what does `ddo-analyze` print for machines? |
+//! | [`reconciliation`], [`deltas`], [`check`] | what do its other documents hold? |
+//! | [`scalar`] | how is one value of any field written? |
 //! | [`catalogue`] | all field rows, looked up by JSON path |
 //! | [`scope`] | which host time lies inside which? |
 //! | [`generate`] | the generated files, as text |
@@ -22,13 +24,17 @@
 //! measurement. Integers are exact to 64 bits.
 
 pub mod catalogue;
+pub mod check;
+pub mod deltas;
 pub mod field;
 pub mod finding;
 pub mod generate;
 pub mod journal;
 pub mod manifest;
 pub mod memory;
+pub mod reconciliation;
 pub mod report;
+pub mod scalar;
 pub mod scope;
 pub mod section;
 pub mod sections;
@@ -41,4 +47,4 @@ pub mod version;
 pub use field::{Field, Kind, Lifetime};
 pub use finding::{Finding, Severity};
 pub use report::Report;
-pub use unit::{Gib, Nullable, Seconds, Unit};
+pub use unit::{Gib, Nullable, Ratio, Seconds, Unit};

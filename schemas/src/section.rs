@@ -38,6 +38,7 @@ shapes! {
     String => {"type": "string"};
     crate::unit::Seconds => {"type": "number"};
     crate::unit::Gib => {"type": "number"};
+    crate::unit::Ratio => {"type": "number"};
     Value => {};
 }
 
@@ -74,6 +75,36 @@ impl<T: JsonShape> JsonShape for Box<T> {
         T::schema()
     }
 }
+
+/// Declares a closed set of words: an enum that is written as them.
+macro_rules! labels {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident { $( $(#[$word_meta:meta])* $variant:ident = $word:literal ),+ $(,)? }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ::serde::Serialize, ::serde::Deserialize)]
+        pub enum $name {
+            $( $(#[$word_meta])* #[serde(rename = $word)] $variant, )+
+        }
+
+        impl $name {
+            /// The word as it is written.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( $name::$variant => $word, )+
+                }
+            }
+        }
+
+        impl $crate::section::JsonShape for $name {
+            fn schema() -> ::serde_json::Value {
+                ::serde_json::json!({"type": "string", "enum": [$($word),+]})
+            }
+        }
+    };
+}
+pub(crate) use labels;
 
 /// Builds the JSON Schema of a section from the schemas of its fields.
 pub fn object_schema(fields: &[crate::field::Field], properties: Vec<(&'static str, Value)>) -> Value {

@@ -35,6 +35,8 @@ pub enum Unit {
     Ratio,
     /// A structure with fields of its own.
     Structure,
+    /// Nothing says what the value is counted in.
+    Unspecified,
 }
 
 impl Unit {
@@ -54,6 +56,7 @@ impl Unit {
             Unit::Flag => "flag",
             Unit::Ratio => "ratio",
             Unit::Structure => "structure",
+            Unit::Unspecified => "unspecified",
         }
     }
 }
@@ -98,6 +101,12 @@ finite!(
     /// GiB (1024 cubed) at the edge of a report.
     Gib,
     "GiB"
+);
+
+finite!(
+    /// A ratio without a unit.
+    Ratio,
+    "ratio"
 );
 
 impl Gib {

@@ -17,6 +17,13 @@ pub const MEMORY_SAMPLE: u32 = 1;
 /// Version of `summary.json`.
 pub const SUMMARY: u32 = 1;
 
+/// Version of `reconciliation.json`.
+pub const RECONCILIATION: u32 = 1;
+/// Version of `deltas.json`.
+pub const DELTAS: u32 = 1;
+/// Version of `check.json`.
+pub const CHECK: u32 = 1;
+
 /// A document that is newer than this reader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has schema version {got}; this reader knows versions up to {newest}")]
