@@ -1,7 +1,7 @@
 //! Errors of the analyzer: "Why can nothing be shown?"
 //!
 //! Only what makes a whole command impossible is an error; what is wrong with one file is a finding. May use
-//! nothing of this crate. Invariant: every I/O error carries the path.
+//! nothing of this crate but the errors of its rooms. Invariant: every I/O error carries the path.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,17 @@ pub enum Error {
         /// Fields with a similar name, nearest first.
         closest: Vec<String>,
     },
+    /// A component that the run does not have.
+    #[error("no component is called {name:?}; there {}", components(have))]
+    NoSuchComponent {
+        /// The name that was asked for.
+        name: String,
+        /// The components of the run.
+        have: Vec<String>,
+    },
+    /// Nothing that was recorded can be reconciled as asked.
+    #[error(transparent)]
+    Reconcile(#[from] crate::analysis::reconcile::Unfit),
     /// A value that should be representable as JSON was not.
     #[error("cannot write {what} as JSON: {source}")]
     Json {
@@ -86,6 +97,14 @@ fn suggestions(closest: &[String]) -> String {
         return "; `ddo-analyze explain --all` lists them".into();
     }
     format!("; did you mean {}?", closest.join(", "))
+}
+
+fn components(have: &[String]) -> String {
+    match have {
+        [] => "are none in this input".into(),
+        [one] => format!("is {one:?}"),
+        more => format!("are {}", more.join(", ")),
+    }
 }
 
 impl Error {

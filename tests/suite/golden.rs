@@ -19,6 +19,7 @@ fn the_recorded_device_run_gives_its_committed_results() {
         said.out.lines().take_while(|line| !line.starts_with("outputs")).map(|line| format!("{line}\n")).collect();
     let results = [
         ("summary.json", std::fs::read(at.path().join("out/summary.json")).expect("written")),
+        ("reconciliation.json", std::fs::read(at.path().join("out/reconciliation.json")).expect("written")),
         ("screen.txt", screen.into_bytes()),
         ("run.perfetto-trace", trace),
     ];

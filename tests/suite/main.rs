@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod catalogue;
+mod check;
 mod checkpoint;
 mod cli;
 mod cuda_library;
@@ -12,6 +13,7 @@ mod golden;
 mod journal_crash;
 mod minilm;
 mod perfetto_oracle;
+mod reconcile;
 mod runtime;
 mod simulation;
 mod story;

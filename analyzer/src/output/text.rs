@@ -361,7 +361,7 @@ fn ns(value: i64) -> String {
 }
 
 /// Seconds with a unit that keeps about four figures.
-fn seconds(value: f64) -> String {
+pub(super) fn seconds(value: f64) -> String {
     match value.abs() {
         size if size >= 1.0 || value == 0.0 => format!("{value:.3} s"),
         size if size >= 1e-3 => format!("{:.3} ms", value * 1e3),

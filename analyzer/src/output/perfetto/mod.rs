@@ -176,7 +176,7 @@ fn facts(model: &mut Model, run: &Run, clocks: &Clocks, root: u64) {
     if !model.constant_zero.is_empty() {
         facts.push(("ddo.constant_zero_fields".into(), model.constant_zero.join(" ")));
     }
-    for finding in analysis::findings(run).iter().filter(|finding| analysis::is_serious(finding) && !has_own_instant(finding)) {
+    for finding in analysis::noticed(run).iter().filter(|finding| analysis::is_serious(finding) && !has_own_instant(finding)) {
         let notes = vec![model.text("where", &finding.place), model.text("text", &finding.text)];
         model.doubt(ORIGIN, &finding.code, notes);
     }
