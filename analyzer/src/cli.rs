@@ -6,6 +6,8 @@
 
 mod delta;
 mod export;
+mod check;
+mod reconcile;
 
 use crate::analysis;
 use crate::error::Error;
@@ -21,7 +23,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Exit code of `--strict` when a finding is a warning or an error.
+/// Exit code of `check` when one fails, and of `--strict` when a finding is a warning or an error.
 const EXIT_DATA_QUALITY: u8 = 5;
 
 /// Turns a journal folder into a Perfetto trace, a summary for machines and one screen for people.
@@ -34,7 +36,8 @@ const EXIT_DATA_QUALITY: u8 = 5;
     subcommand_negates_reqs = true
 )]
 #[command(after_help = "A subcommand's word wins over a folder of that name; write ./trace for the folder.\n\
-    Exit codes: 0 fine, findings included; 2 usage, I/O or nothing usable; 5 findings, with --strict.\n\
+    Exit codes: 0 fine, findings included; 2 usage, I/O or nothing usable; 5 a failed\n\
+    check, or findings with --strict.\n\
     DDO_LOG=debug logs to standard error.")]
 struct Cli {
     #[command(subcommand)]
@@ -51,6 +54,10 @@ enum Command {
     Delta(delta::Delta),
     /// Write the delta tables as a Parquet dataset and as CSV.
     Export(export::Export),
+    /// Say which host time lies in which, and what stays unexplained.
+    Reconcile(reconcile::Arguments),
+    /// Say whether the numbers add up; exit with 5 where they do not.
+    Check(check::Arguments),
     /// Say what a field means.
     Explain(Explain),
     /// Encode slices to memory and print the rate as one line of JSON.
@@ -115,6 +122,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
         Some(Command::Trace(arguments)) => trace(&arguments, out),
         Some(Command::Delta(arguments)) => delta::run(&arguments, out),
         Some(Command::Export(arguments)) => export::run(&arguments, out),
+        Some(Command::Reconcile(arguments)) => reconcile::run(&arguments, out),
+        Some(Command::Check(arguments)) => check::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain_fields(&arguments, out),
         Some(Command::BenchEncode { slices }) => bench_encode(slices, out),
     };

@@ -1,7 +1,7 @@
 //! Errors of the analyzer: "Why can nothing be shown?"
 //!
 //! Only what makes a whole command impossible is an error; what is wrong with one file is a finding. May use
-//! `limits` only. Invariant: every I/O error carries the path.
+//! `limits` and the errors of the rooms. Invariant: every I/O error carries the path.
 
 use crate::limits::MAX_LISTED_NAMES;
 use std::io;
@@ -112,6 +112,9 @@ pub enum Error {
         /// What the writer said.
         reason: String,
     },
+    /// Nothing that was recorded can be reconciled as asked.
+    #[error(transparent)]
+    Reconcile(#[from] crate::analysis::reconcile::Unfit),
     /// A value that should be representable as JSON was not.
     #[error("cannot write {what} as JSON: {source}")]
     Json {

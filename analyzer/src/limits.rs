@@ -123,3 +123,14 @@ pub const MAX_LISTED_NAMES: usize = 8;
 
 /// Longest word of an input in a cell of a table for people, in characters.
 pub const MAX_CELL_CHARS: usize = 40;
+/// Share of a scope above which what its parts leave over is the story: more than they explain together.
+pub const RESIDUAL_DOMINATES: f64 = 0.5;
+
+/// By how much parts may exceed the scope around them, relative to it: sums of many clock readings, rounded each.
+pub const SCOPE_TOLERANCE: f64 = 1e-6;
+
+/// The same in seconds, for scopes that are hardly longer than a reading of the clock.
+pub const SCOPE_TOLERANCE_SECONDS: f64 = 1e-6;
+
+/// Columns of the bar that shows a share.
+pub const BAR_COLUMNS: usize = 10;

@@ -97,6 +97,9 @@ section! {
         headline: Nullable<Headline> = Unit::Structure, Structure, Scope, "analysis",
             "The largest cost; null when no scope was recorded.",
             "See its rows.";
+        notes: Vec<String> = Unit::Text, Text, Scope, "analysis",
+            "Counts of calls that belong together and differ, each with the field that would show why.",
+            "A difference means failed operations; look at the named field.";
     }
 }
 

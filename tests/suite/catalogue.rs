@@ -130,6 +130,8 @@ fn from_programs() -> Documents {
             _ if name.ends_with("/manifest.json") => "manifest",
             _ if name.ends_with("/manifest.end.json") => "manifest-end",
             _ if name.ends_with("/summary.json") => "summary",
+            _ if name.ends_with("/check.json") => "check",
+            _ if name.ends_with("/reconciliation.json") => "reconciliation",
             _ if name.contains("/snapshots/mine/") => "journal",
             _ if name.contains("/reports/") => "report",
             "model.safetensors" | "journal.analysis/run.perfetto-trace" => continue,
@@ -203,7 +205,11 @@ fn every_leaf_of_a_run_is_declared() {
     }
     assert_eq!(undeclared, BTreeSet::new());
     let kinds: Vec<&str> = count.keys().copied().collect();
-    assert_eq!(kinds, ["journal", "manifest", "manifest-end", "memory", "report", "summary"], "{count:?}");
+    assert_eq!(
+        kinds,
+        ["check", "journal", "manifest", "manifest-end", "memory", "reconciliation", "report", "summary"],
+        "{count:?}"
+    );
     assert!(
         !is_declared("runtime.vmm.fast_nonsense") && !is_declared("manifest.nonsense") && !is_declared("summary.findings[].x")
     );

@@ -20,6 +20,7 @@ fn the_recorded_device_run_gives_its_committed_results() {
     let results = [
         ("summary.json", std::fs::read(at.path().join("out/summary.json")).expect("written")),
         ("deltas.md", std::fs::read(at.path().join("out/deltas.md")).expect("written")),
+        ("reconciliation.json", std::fs::read(at.path().join("out/reconciliation.json")).expect("written")),
         ("screen.txt", screen.into_bytes()),
         ("run.perfetto-trace", trace),
     ];

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod catalogue_rules;
+mod check;
 mod checkpoint;
 mod cli;
 mod compat;
@@ -16,6 +17,7 @@ mod golden;
 mod journal_crash;
 mod minilm;
 mod perfetto_oracle;
+mod reconcile;
 mod runtime;
 mod simulation;
 mod story;

@@ -46,7 +46,11 @@ fn a_recorded_run_becomes_a_trace_and_a_summary() {
     assert!(first.out.lines().count() <= 45, "one screen: {}", first.out);
     let results = at.path().join("journal.analysis");
     let written = files(&results);
-    assert_eq!(written.keys().collect::<Vec<_>>(), [Path::new("run.perfetto-trace"), Path::new("summary.json")]);
+    let names = ["check.json", "reconciliation.json", "run.perfetto-trace", "summary.json"];
+    assert_eq!(written.keys().collect::<Vec<_>>(), names.map(Path::new));
+    assert_eq!(json(&results.join("check.json"))["ok"], true);
+    assert_eq!(json(&results.join("reconciliation.json"))["headline"].is_object(), true);
+    analyze(&at, &["check", "journal"]).ended(0);
     check_summary(&json(&results.join("summary.json")));
     check_trace(&written[Path::new("run.perfetto-trace")], &at.path().join("journal/reports/final.json"));
 

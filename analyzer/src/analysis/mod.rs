@@ -5,20 +5,30 @@
 
 pub mod alignment;
 pub mod bound;
+pub mod check;
 pub mod delta;
 pub mod estimate;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;
 pub mod overlap;
+pub mod reconcile;
 pub mod steps;
 pub mod windows;
 
 use crate::run::Run;
 use ddo_schemas::{Finding, Severity};
 
-/// All findings of a run, the gravest first: those made while reading, then those that follow from the values.
+/// All findings of a run, the gravest first: those made while reading, those that follow from the values, failed checks.
 pub fn findings(run: &Run) -> Vec<Finding> {
+    let mut all = noticed(run);
+    all.extend(check::findings(run));
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    all
+}
+
+/// The findings without the checks: what belongs to a place on a time axis.
+pub fn noticed(run: &Run) -> Vec<Finding> {
     let mut all = run.findings.clone();
     all.extend(run.all().flat_map(alignment::implausible));
     all.extend(run.all().flat_map(delta::beyond_the_tables));

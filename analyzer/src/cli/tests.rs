@@ -77,17 +77,20 @@ fn valid() -> Vec<(String, Vec<u8>)> {
             "metrics": report(51.0 + at as f64, at * 2)});
         files.push((format!("snapshots/c/{name}"), record));
     }
-    let kinds = ["step_marker", "upload_batch_window", "compute_upload_dependency", "execution_unit_window", "step_marker"];
-    let samples: Vec<Value> = (0..5_u64)
-        .zip(kinds)
-        .map(|(at, kind)| {
-            json!({"sequence": at + 1, "unit": at.min(1), "stream": 1 + at % 2, "bytes": 7, "kind": kind, "status": "complete",
+    let marker = |unit: u64| ("step_marker", unit);
+    let kinds = [marker(0), ("upload_batch_window", 1), ("compute_upload_dependency", 1), ("execution_unit_window", 1)];
+    let markers = [marker(1), marker(2), marker(3), marker(u64::MAX)];
+    let samples: Vec<Value> = (0_u64..)
+        .zip(kinds.into_iter().chain(markers))
+        .map(|(at, (kind, unit))| {
+            json!({"sequence": at + 1, "unit": unit, "stream": 1 + at % 2, "bytes": 7, "kind": kind, "status": "complete",
                 "start_seconds": at as f64 * 0.5, "end_seconds": at as f64 * 0.5 + 0.75})
         })
         .collect();
     let mut whole = report(56.0, 8);
     whole["runtime"]["execution_timing"] = json!({"schema_version": 1, "clock": "host_stream", "unit": "seconds", "scope": "s",
-        "failed": false, "status": "complete", "step_seconds": [2.0, 1.0, 1.0]});
+        "failed": false, "status": "complete", "phase_seconds": 4.5, "step_seconds": [2.0, 1.0, 1.0], "tail_seconds": 0.5,
+        "steady_state_seconds_per_step": 1.0});
     whole["runtime"]["native_timeline"] = json!({"schema_version": 1, "clock": "host_stream", "unit": "seconds", "scope": "s",
         "status": "complete", "capacity": 8, "dropped": 0, "failures": 0, "pending": 0, "samples": samples,
         "execution_units": {"1": "u"}, "epoch_host_before_seconds": 51.0, "epoch_host_after_seconds": 51.001});
@@ -108,7 +111,7 @@ fn the_same_input_gives_the_same_bytes() {
     let summary: Value = serde_json::from_slice(&first.3).expect("JSON");
     assert_eq!(summary["findings"], json!([]), "the folder is in order");
     let trace = Trace::decode(first.2.as_slice()).expect("decodes");
-    assert_eq!(replay(&trace), 5 + 3 + 1, "windows, host steps and the step between markers");
+    assert_eq!(replay(&trace), 8 + 3 + 3 + 1, "windows, host steps, the steps between markers and what follows them");
 }
 
 #[test]

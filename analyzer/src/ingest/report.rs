@@ -21,6 +21,7 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
     supported(&value, "the report", version::REPORT, place, notes)?;
     structures::refuse_newer(&mut value, place, notes);
     let values = paths.report(&value);
+    let diagnostics = diagnostics_of(&value);
     let part = |value: &mut Value, key: &str| value.get_mut("runtime").and_then(|runtime| runtime.get_mut(key)).map(Value::take);
     let timing = part(&mut value, "execution_timing").and_then(|timing| read_timing(timing, place, notes));
     let timeline = part(&mut value, "native_timeline").and_then(|timeline| read_timeline(timeline, place, notes));
@@ -33,12 +34,21 @@ pub(super) fn read(entry: &Entry, mut value: Value, paths: &mut Paths, notes: &m
         route: value.get("route").and_then(Value::as_str).map(str::to_string),
         configuration: value.get_mut("configuration").map_or(Value::Null, Value::take),
         state,
+        setup: value.get_mut("setup").map_or(Value::Null, Value::take),
+        diagnostics,
         values,
         timing,
         timeline,
         operators,
         allocation,
     })
+}
+
+/// The diagnostic scopes of a report, kept as recorded for the checks.
+fn diagnostics_of(report: &Value) -> Value {
+    let runtime = report.get("runtime");
+    let scope = |key: &str| Some((key.to_string(), runtime?.get(key)?.clone()));
+    Value::Object(["allocation_diagnostics", "operator_diagnostics"].into_iter().filter_map(scope).collect())
 }
 
 /// The session that a report or a record's metrics name.

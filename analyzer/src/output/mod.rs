@@ -3,17 +3,22 @@
 //! It may use `analysis` and `run`, besides `limits` and `error`. Invariants: the same input gives the same bytes; files appear whole or not at all;
 //! nothing is written inside the input or the journal around it.
 
+pub mod check;
 pub mod dataset;
 pub mod delta;
 pub mod explain;
 pub mod files;
 pub mod perfetto;
+pub mod reconcile;
 pub mod summary;
 pub mod text;
 
-use crate::analysis;
+use crate::analysis::{
+    self,
+    reconcile::{Reconciled, choose},
+};
 use crate::error::Error;
-use crate::run::Run;
+use crate::run::{Component, Run};
 use ddo_schemas::summary::Summary;
 use files::Folder;
 use perfetto::{TraceOptions, TraceStats};
@@ -23,6 +28,11 @@ use std::path::{Path, PathBuf};
 pub const TRACE_FILE: &str = "run.perfetto-trace";
 /// File name of the summary.
 pub const SUMMARY_FILE: &str = "summary.json";
+
+/// File name of the reconciliation.
+pub const RECONCILIATION_FILE: &str = "reconciliation.json";
+/// File name of the checks.
+pub const CHECK_FILE: &str = "check.json";
 
 /// What a run of the analyzer writes, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +45,7 @@ pub struct Options {
     pub trace: TraceOptions,
 }
 
-/// Writes the trace, the delta tables, the dataset and `summary.json` of a run that was read from `input`.
+/// Writes the trace and all documents of a run that was read from `input`.
 ///
 /// # Errors
 /// When the output folder is not free, or cannot be written.
@@ -45,11 +55,29 @@ pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary,
     let pairs = analysis::delta::pairs(run);
     delta::write_files(run, &pairs, &folder)?;
     dataset::write(run, &pairs, &folder)?;
-    let outputs =
-        [("summary", SUMMARY_FILE), ("trace", TRACE_FILE), ("dataset", dataset::FOLDER)].into_iter().chain(delta::FILES);
-    let summary = summary::of(run, outputs.map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    let mut outputs = vec![("summary", SUMMARY_FILE), ("trace", TRACE_FILE), ("check", CHECK_FILE), ("dataset", dataset::FOLDER)];
+    outputs.extend(delta::FILES);
+    folder.write(CHECK_FILE, |out| check::write(&check::document(run), out))?;
+    if let Some(reconciled) = reconciliation(run) {
+        folder.write(RECONCILIATION_FILE, |out| reconcile::write(&reconciled.document, out))?;
+        outputs.push(("reconciliation", RECONCILIATION_FILE));
+    }
+    let summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
     folder.write(SUMMARY_FILE, |out| summary::write(&summary, out))?;
     Ok((summary, folder.path))
+}
+
+/// The component whose scopes are reconciled unless another is named: the leading one, else the first that has scopes.
+pub fn reconciled_component(run: &Run) -> Option<&Component> {
+    let fits = |component: &&Component| choose(component, None).is_ok();
+    summary::leading_component(run).filter(fits).or_else(|| run.components.iter().find(fits))
+}
+
+/// The reconciliation of that component; `None` where no component has scopes.
+fn reconciliation(run: &Run) -> Option<Reconciled> {
+    let component = reconciled_component(run)?;
+    let choice = choose(component, None).ok()?;
+    Some(analysis::reconcile::of(&component.name, &choice))
 }
 
 /// Writes only the trace; returns its path and contents in numbers.

@@ -130,6 +130,10 @@ pub struct LoadedReport {
     pub configuration: Value,
     /// `runtime.state`, as recorded.
     pub state: Value,
+    /// `setup`, as recorded: what attaching, loading and the helper routes found out.
+    pub setup: Value,
+    /// `allocation_diagnostics` and `operator_diagnostics` of `runtime`, as recorded, lists included.
+    pub diagnostics: Value,
     /// Leaves outside lists, by full path.
     pub values: Values,
     /// `runtime.execution_timing`.

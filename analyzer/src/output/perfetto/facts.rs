@@ -39,7 +39,7 @@ pub(super) fn draw(model: &mut Model, run: &Run, number: usize, clocks: &Clocks,
         facts.push((format!("{prefix}.constant_zero_fields"), zero.join(" ")));
     }
     // The first run has the findings of all.
-    let findings = if number == 0 { analysis::findings(run) } else { Vec::new() };
+    let findings = if number == 0 { analysis::noticed(run) } else { Vec::new() };
     for finding in findings.iter().filter(|finding| analysis::is_serious(finding) && !has_own_instant(finding)) {
         let notes = vec![model.text("where", &finding.place), model.text("text", &finding.text)];
         model.doubt(ORIGIN, &finding.code, notes);
