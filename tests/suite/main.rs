@@ -11,6 +11,7 @@ mod faults;
 mod golden;
 mod journal_crash;
 mod minilm;
+mod operators;
 mod perfetto_oracle;
 mod runtime;
 mod simulation;

@@ -9,6 +9,7 @@ pub mod delta;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;
+pub mod operators;
 pub mod overlap;
 pub mod steps;
 pub mod windows;
@@ -29,6 +30,7 @@ pub fn findings(run: &Run) -> Vec<Finding> {
             all.extend(overlap::straddling(report));
         }
     }
+    all.extend(run.operators.iter().flat_map(operators::findings));
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     all
 }

@@ -8,6 +8,7 @@ mod document;
 mod flatten;
 mod group;
 mod notes;
+mod operators;
 mod record;
 mod report;
 mod samples;
@@ -15,6 +16,7 @@ mod walk;
 
 use crate::error::Error;
 use crate::run::Run;
+use crate::run::operators::OperatorTrace;
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use document::Document;
@@ -62,6 +64,7 @@ struct Loader {
     seal: Option<ManifestEnd>,
     seal_seen: bool,
     memory: samples::Memory,
+    operators: Vec<OperatorTrace>,
     ignored: usize,
 }
 
@@ -74,12 +77,21 @@ impl Loader {
         }
         match entry.extension() {
             Some("json") => self.json(entry),
+            Some("gz") if operators::recognise(entry) => self.operators(entry),
             Some("ndjson") => self.memory.read(entry, &mut self.paths, &mut self.notes),
             _ => self.ignored += 1,
         }
     }
 
+    fn operators(&mut self, entry: &walk::Entry) {
+        self.operators.extend(operators::read(entry, &mut self.notes));
+    }
+
     fn json(&mut self, entry: &walk::Entry) {
+        // Before anything else: a trace may be larger than any other document, and broken in its own ways.
+        if operators::recognise(entry) {
+            return self.operators(entry);
+        }
         let value = match document::read(entry) {
             Ok(value) => value,
             Err(finding) => return self.notes.add(finding),
@@ -97,13 +109,7 @@ impl Loader {
             }
             Document::Manifest(value) => self.manifest(entry, value),
             Document::Seal(value) => self.seal(entry, value),
-            Document::OperatorTrace => {
-                self.notes.add(Finding::note(
-                    "operator_trace_not_read",
-                    &entry.shown,
-                    "is an operator trace; these are not read yet",
-                ));
-            }
+            Document::OperatorTrace => self.operators(entry),
             Document::Unknown => {
                 self.notes.add(Finding::note("unrecognised_file", &entry.shown, "is JSON, but no document that is known here"));
             }
@@ -154,16 +160,18 @@ impl Loader {
         }
         self.paths.report_unknown(&mut self.notes);
         let usable = self.manifest.is_some() || self.seal.is_some() || !components.is_empty() || !self.memory.samples.is_empty();
+        let usable = usable || !self.operators.is_empty();
         let findings = self.notes.finish();
         if !usable {
             let reason = match findings.iter().max_by_key(|finding| finding.severity) {
-                Some(finding) => format!("no record, report, manifest or memory sample; for example: {finding}"),
+                Some(finding) => format!("no record, report, manifest, memory sample or operator trace; for example: {finding}"),
                 None => "it holds no JSON files".into(),
             };
             return Err(Error::NothingUsable { path: path.into(), reason });
         }
         let name = name_of(path).unwrap_or_else(|| "run".into());
-        Ok(Run { name, manifest: self.manifest, seal: self.seal, components, memory: self.memory.samples, findings })
+        let (memory, operators) = (self.memory.samples, self.operators);
+        Ok(Run { name, manifest: self.manifest, seal: self.seal, components, operators, memory, findings })
     }
 }
 

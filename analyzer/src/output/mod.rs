@@ -5,6 +5,7 @@
 
 pub mod explain;
 pub mod files;
+pub mod operators;
 pub mod perfetto;
 pub mod summary;
 pub mod text;
@@ -38,9 +39,10 @@ pub struct Options {
 /// When the output folder is not free, or cannot be written.
 pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary, PathBuf), Error> {
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
-    write_trace_file(run, &folder, &options.trace)?;
+    let stats = write_trace_file(run, &folder, &options.trace)?;
     let outputs = [("summary", SUMMARY_FILE), ("trace", TRACE_FILE)];
-    let summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    let mut summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    summary.findings.extend(perfetto::too_large(stats.bytes));
     folder.write(SUMMARY_FILE, |out| summary::write(&summary, out))?;
     Ok((summary, folder.path))
 }

@@ -4,6 +4,7 @@
 //! bits; what was not recorded is `None` or not in the map, never zero; times are integer nanoseconds on the clock
 //! that their field names; two clocks are never merged here.
 
+pub mod operators;
 mod scalar;
 mod timeline;
 mod words;
@@ -17,6 +18,7 @@ use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use ddo_schemas::memory::MemorySample;
 use ddo_schemas::sections::ExecutionTiming;
 use ddo_schemas::timeline::NativeTimeline;
+use operators::OperatorTrace;
 use serde_json::Value;
 
 /// Everything that was found about one run.
@@ -30,6 +32,8 @@ pub struct Run {
     pub seal: Option<ManifestEnd>,
     /// Components, in the order of their folders.
     pub components: Vec<Component>,
+    /// Operator traces, in file order.
+    pub operators: Vec<OperatorTrace>,
     /// Samples of the memory monitor, in file order.
     pub memory: Vec<MemorySample>,
     /// What was noticed while reading.

@@ -10,6 +10,7 @@ mod host_memory;
 mod journal;
 mod lanes;
 mod model;
+mod operators;
 mod order;
 #[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
 #[rustfmt::skip]
@@ -20,6 +21,7 @@ mod writer;
 
 use crate::analysis::{self, alignment, alignment::Key};
 use crate::error::Error;
+use crate::limits::MAX_BROWSER_TRACE_BYTES;
 use crate::run::{Component, Run, shorten};
 use clocks::{Clocks, ORIGIN};
 use ddo_schemas::Finding;
@@ -58,16 +60,37 @@ pub struct TraceStats {
 /// When the output cannot be written.
 pub fn write(run: &Run, options: &TraceOptions, out: &mut dyn Write) -> Result<TraceStats, Error> {
     let clocks = Clocks::of(run);
-    let model = build(run, &clocks, options);
-    let bytes = writer::write(&model, out)?;
-    Ok(TraceStats {
-        bytes,
-        tracks: model.tracks.len() as u64,
-        slices: model.slices.len() as u64,
-        instants: model.instants.len() as u64,
-        counter_values: model.points.len() as u64,
-        flows: model.flows,
-        shift_ns: clocks.monotonic_shift_ns,
+    let mut model = build(run, &clocks, options);
+    let mut stats = TraceStats { shift_ns: clocks.monotonic_shift_ns, ..TraceStats::default() };
+    let alone = run.operators.len() == 1 && clocks.all().is_empty();
+    let mut sources: Vec<Box<dyn writer::Source + '_>> = Vec::new();
+    for (at, trace) in run.operators.iter().enumerate() {
+        let label = if alone { "" } else { "unaligned" };
+        let drawing = operators::draw(&mut model, trace, at, label);
+        stats.slices += drawing.slices;
+        stats.instants += drawing.instants;
+        stats.counter_values += drawing.counter_values;
+        sources.extend(drawing.sources);
+    }
+    stats.bytes = writer::write(&model, sources, out)?;
+    stats.tracks = model.tracks.len() as u64;
+    stats.slices += model.slices.len() as u64;
+    stats.instants += model.instants.len() as u64;
+    stats.counter_values += model.points.len() as u64;
+    stats.flows = model.flows;
+    Ok(stats)
+}
+
+/// Code of the finding about a trace that no browser opens.
+pub const TOO_LARGE: &str = "trace_too_large_for_a_browser";
+
+/// What to say about a trace that no browser opens.
+pub fn too_large(bytes: u64) -> Option<Finding> {
+    (bytes > MAX_BROWSER_TRACE_BYTES).then(|| {
+        let text = format!(
+            "has {bytes} bytes; a browser opens at most {MAX_BROWSER_TRACE_BYTES}: load it with `trace_processor --httpd` first"
+        );
+        Finding::warning(TOO_LARGE, "run.perfetto-trace", text)
     })
 }
 
@@ -175,6 +198,16 @@ fn facts(model: &mut Model, run: &Run, clocks: &Clocks, root: u64) {
     facts.push(("ddo.constant_zero_tracks".into(), model.constant_zero.len().to_string()));
     if !model.constant_zero.is_empty() {
         facts.push(("ddo.constant_zero_fields".into(), model.constant_zero.join(" ")));
+    }
+    for (at, trace) in run.operators.iter().enumerate() {
+        facts.push((format!("ddo.operators.{at}.file"), trace.file.clone()));
+        facts.push((format!("ddo.operators.{at}.alignment"), "unaligned".into()));
+        if let Some(first) = trace.first_ns() {
+            facts.push((format!("ddo.operators.{at}.offset_ns"), operators::offset_ns(first).to_string()));
+        }
+        if let Some(base) = trace.base_time_ns {
+            facts.push((format!("ddo.operators.{at}.base_time_ns"), base.to_string()));
+        }
     }
     for finding in analysis::findings(run).iter().filter(|finding| analysis::is_serious(finding) && !has_own_instant(finding)) {
         let notes = vec![model.text("where", &finding.place), model.text("text", &finding.text)];
