@@ -6,6 +6,7 @@
 
 mod delta;
 mod export;
+mod operators;
 mod check;
 mod reconcile;
 
@@ -58,6 +59,8 @@ enum Command {
     Reconcile(reconcile::Arguments),
     /// Say whether the numbers add up; exit with 5 where they do not.
     Check(check::Arguments),
+    /// Print what cost the most in operator traces of a profiler.
+    Operators(operators::Operators),
     /// Say what a field means.
     Explain(Explain),
     /// Encode slices to memory and print the rate as one line of JSON.
@@ -70,7 +73,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Analyze {
-    /// The folder that ddo-record wrote, a bare folder of journal records, or one file of them.
+    /// The folder that ddo-record wrote, a bare folder of journal records, one file of them, or an operator trace in
+    /// Chrome's format, packed or not.
     #[arg(value_name = "DIR", required = true)]
     input: Option<PathBuf>,
     /// Folder for the results [default: DIR.analysis beside DIR; for a part of a
@@ -124,6 +128,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
         Some(Command::Export(arguments)) => export::run(&arguments, out),
         Some(Command::Reconcile(arguments)) => reconcile::run(&arguments, out),
         Some(Command::Check(arguments)) => check::run(&arguments, out),
+        Some(Command::Operators(arguments)) => operators::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain_fields(&arguments, out),
         Some(Command::BenchEncode { slices }) => bench_encode(slices, out),
     };
@@ -142,6 +147,9 @@ fn all(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     let Some(input) = &arguments.input else { return Ok(2) };
     let run = load(input)?;
     let (written, folder) = output::write_all(&run, input, &options(arguments))?;
+    if let Some(large) = written.findings.iter().find(|finding| finding.code == perfetto::TOO_LARGE) {
+        let _ = writeln!(io::stderr(), "{large}");
+    }
     if arguments.json {
         summary::write(&written, out)?;
     } else {
@@ -169,15 +177,16 @@ fn trace(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     let Some(input) = &arguments.input else { return Ok(2) };
     let run = load(input)?;
     let (path, stats) = output::write_trace(&run, input, &options(arguments))?;
+    let mut findings = analysis::findings(&run);
+    findings.extend(perfetto::too_large(stats.bytes));
     if arguments.json {
         let line = serde_json::json!({
             "trace": path.display().to_string(), "bytes": stats.bytes, "tracks": stats.tracks, "slices": stats.slices,
             "instants": stats.instants, "counter_values": stats.counter_values, "flows": stats.flows,
-            "shift_ns": stats.shift_ns, "findings": analysis::findings(&run),
+            "shift_ns": stats.shift_ns, "findings": findings,
         });
         print(out, &format!("{line}\n"))?;
     } else {
-        let findings = analysis::findings(&run);
         for finding in findings.iter().filter(|finding| analysis::is_serious(finding)).take(crate::limits::MAX_PRINTED_FINDINGS) {
             print(out, &format!("{}\n", crate::run::shorten_to(&finding.to_string(), 2 * crate::limits::TEXT_COLUMNS)))?;
         }

@@ -52,8 +52,9 @@ pub const MAX_UNKNOWN_PATHS: usize = 1_000;
 /// Most different paths that are kept altogether: the catalogue, free-form maps such as `setup`, and undeclared ones.
 pub const MAX_KNOWN_PATHS: usize = 10_000;
 
-/// Bytes of a file that are looked at to recognise an operator trace before parsing it.
-pub const PEEK_BYTES: usize = 4096;
+/// Bytes of a file that are looked at to recognise an operator trace before parsing it; the properties of eight devices
+/// come before the events in some.
+pub const PEEK_BYTES: usize = 16 << 10;
 
 /// Accepted difference between a recorded and a recomputed summary, absolute and relative.
 pub const SUMMARY_TOLERANCE: f64 = 1e-12;
@@ -134,3 +135,63 @@ pub const SCOPE_TOLERANCE_SECONDS: f64 = 1e-6;
 
 /// Columns of the bar that shows a share.
 pub const BAR_COLUMNS: usize = 10;
+
+/// Longest string of an operator trace, in bytes; real names have at most a few thousand.
+pub const MAX_TRACE_STRING_BYTES: usize = 1 << 20;
+
+/// Largest single event of an operator trace, in bytes: the window that is held in memory never grows beyond it.
+pub const MAX_TRACE_EVENT_BYTES: usize = 16 << 20;
+
+/// Deepest nesting of one event's arguments; real ones have three levels.
+pub const MAX_TRACE_DEPTH: usize = 64;
+
+/// Digits after the point of a microsecond that count; yoctoseconds are finer than any clock.
+pub const MAX_FRACTION_DIGITS: u32 = 18;
+
+/// Largest size of an unpacked trace over its packed size; real traces reach 30, made-up ones 1000.
+pub const MAX_GZ_RATIO: u64 = 200;
+
+/// Unpacked bytes from which the ratio is looked at.
+pub const GZ_RATIO_FROM_BYTES: u64 = 16 << 20;
+
+/// Most events kept of one operator trace; they take 2 GiB of memory.
+pub const MAX_OPERATOR_EVENTS: u64 = 1 << 26;
+
+/// Most bytes of different names kept of one operator trace.
+pub const MAX_OPERATOR_NAME_BYTES: usize = 64 << 20;
+
+/// Longest name of an operator or kernel that is shown in a trace, in characters; template arguments come late.
+pub const MAX_OPERATOR_NAME_CHARS: usize = 1_000;
+
+/// Most different categories of one operator trace; real ones have about ten.
+pub const MAX_OPERATOR_CATEGORIES: usize = 1_000;
+
+/// Most threads, streams and asynchronous groups of one operator trace.
+pub const MAX_OPERATOR_TRACKS: usize = 100_000;
+
+/// Most counters of one operator trace.
+pub const MAX_OPERATOR_COUNTERS: usize = 10_000;
+
+/// Most events that are skipped because they cannot be read; after these the rest of a trace is given up.
+pub const MAX_BROKEN_EVENTS: u64 = 1_000;
+
+/// Deepest nesting of slices on one track; readers of the written format stop at 512.
+pub const MAX_NESTING: usize = 256;
+
+/// Most lanes of one track; slices that straddle more others at once are counted and not drawn.
+pub const MAX_LANES: usize = 1_024;
+
+/// How many times longer than the distance to the next start on its stream a row must be to be called impossible.
+pub const IMPOSSIBLE_FACTOR: i64 = 100;
+
+/// How far past the next start it must end, in nanoseconds: less is explained by kernels that start early.
+pub const IMPOSSIBLE_OVERSHOOT_NS: i64 = 1_000_000;
+
+/// Rows of a top table.
+pub const TOP_ROWS: usize = 40;
+
+/// Operator traces that the one screen names.
+pub const SCREEN_OPERATOR_TRACES: usize = 4;
+
+/// Largest trace that a browser opens, in bytes: its address space has 32 bits.
+pub const MAX_BROWSER_TRACE_BYTES: u64 = 4 << 30;

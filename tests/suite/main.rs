@@ -16,6 +16,7 @@ mod faults;
 mod golden;
 mod journal_crash;
 mod minilm;
+mod operators;
 mod perfetto_oracle;
 mod reconcile;
 mod runtime;

@@ -11,6 +11,7 @@ pub mod estimate;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;
+pub mod operators;
 pub mod overlap;
 pub mod reconcile;
 pub mod steps;
@@ -41,6 +42,7 @@ pub fn noticed(run: &Run) -> Vec<Finding> {
             all.extend(overlap::straddling(report));
         }
     }
+    all.extend(run.operators.iter().flat_map(operators::findings));
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     all
 }

@@ -6,7 +6,7 @@
 use super::notes::Notes;
 use super::structures;
 use super::walk::{self, Entry};
-use crate::limits::{MAX_JSON_BYTES, MAX_JSON_DEPTH, PEEK_BYTES};
+use crate::limits::{MAX_JSON_BYTES, MAX_JSON_DEPTH};
 use crate::run::shorten;
 use ddo_schemas::manifest::ManifestEnd;
 use ddo_schemas::{Finding, version};
@@ -73,15 +73,7 @@ pub(super) fn read(entry: &Entry) -> Result<Value, Finding> {
         let text = format!("holds {} NUL bytes and nothing else; its contents never reached the disk", bytes.len());
         return Err(Finding::error("nul_filled_file", place(), text));
     }
-    if is_operator_trace(&bytes) {
-        return Ok(serde_json::json!({"traceEvents": null}));
-    }
     serde_json::from_slice(&bytes).map_err(|error| broken(entry, &bytes, &error))
-}
-
-fn is_operator_trace(bytes: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(bytes.get(..PEEK_BYTES).unwrap_or(bytes)).into_owned();
-    head.contains("\"traceEvents\"") || (head.contains("\"schemaVersion\"") && head.contains("\"deviceProperties\""))
 }
 
 fn broken(entry: &Entry, bytes: &[u8], error: &serde_json::Error) -> Finding {

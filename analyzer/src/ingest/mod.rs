@@ -9,6 +9,7 @@ mod document;
 mod flatten;
 mod group;
 mod notes;
+mod operators;
 mod record;
 mod report;
 mod runs;
@@ -19,6 +20,7 @@ mod walk;
 use crate::error::Error;
 use crate::limits::MAX_TOTAL_JSON_BYTES;
 use crate::run::Run;
+use crate::run::operators::OperatorTrace;
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use document::Document;
@@ -75,6 +77,7 @@ struct Found {
     seal: Option<ManifestEnd>,
     seal_seen: bool,
     memory: samples::Memory,
+    operators: Vec<OperatorTrace>,
 }
 
 #[derive(Default)]
@@ -96,12 +99,21 @@ impl Loader {
         }
         match entry.extension() {
             Some("json") => self.json(entry),
+            Some("gz") if operators::recognise(entry) => self.operators(entry),
             Some("ndjson") => self.run.memory.read(entry, &mut self.paths, &mut self.notes),
             _ => self.ignored += 1,
         }
     }
 
+    fn operators(&mut self, entry: &walk::Entry) {
+        self.run.operators.extend(operators::read(entry, &mut self.notes));
+    }
+
     fn json(&mut self, entry: &walk::Entry) {
+        // Before anything else: a trace may be larger than any other document, and broken in its own ways.
+        if operators::recognise(entry) {
+            return self.operators(entry);
+        }
         self.bytes = self.bytes.saturating_add(entry.bytes);
         if self.bytes > MAX_TOTAL_JSON_BYTES {
             let text = format!("was not read: the files before it reach the limit of {MAX_TOTAL_JSON_BYTES} bytes in all");
@@ -124,13 +136,7 @@ impl Loader {
             }
             Document::Manifest(value) => self.manifest(entry, value),
             Document::Seal(value) => self.seal(entry, value),
-            Document::OperatorTrace => {
-                self.notes.add(Finding::note(
-                    "operator_trace_not_read",
-                    &entry.shown,
-                    "is an operator trace; these are not read yet",
-                ));
-            }
+            Document::OperatorTrace => self.operators(entry),
             Document::Unknown => {
                 self.notes.add(Finding::note("unrecognised_file", &entry.shown, "is JSON, but no document that is known here"));
             }
@@ -195,9 +201,11 @@ impl Loader {
             seal: found.seal,
             components,
             memory: found.memory.samples,
+            operators: found.operators,
             ..Run::default()
         };
-        if run.manifest.is_some() || run.seal.is_some() || !run.components.is_empty() || !run.memory.is_empty() {
+        let told = run.manifest.is_some() || run.seal.is_some() || !run.components.is_empty();
+        if told || !run.memory.is_empty() || !run.operators.is_empty() {
             self.done.push(run);
         }
     }
@@ -215,7 +223,7 @@ impl Loader {
             Some(run) => Ok(Run { findings, ..run }),
             None => {
                 let reason = match findings.iter().max_by_key(|finding| finding.severity) {
-                    Some(finding) => format!("no record, report, manifest or memory sample; for example: {finding}"),
+                    Some(finding) => format!("no record, report, manifest, memory sample or operator trace; for example: {finding}"),
                     None => "it holds no JSON files".into(),
                 };
                 Err(Error::NothingUsable { path: path.into(), reason })

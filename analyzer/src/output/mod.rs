@@ -8,6 +8,7 @@ pub mod dataset;
 pub mod delta;
 pub mod explain;
 pub mod files;
+pub mod operators;
 pub mod perfetto;
 pub mod reconcile;
 pub mod summary;
@@ -51,7 +52,7 @@ pub struct Options {
 /// When the output folder is not free, or cannot be written.
 pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary, PathBuf), Error> {
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
-    write_trace_file(run, &folder, &options.trace)?;
+    let stats = write_trace_file(run, &folder, &options.trace)?;
     let pairs = analysis::delta::pairs(run);
     delta::write_files(run, &pairs, &folder)?;
     dataset::write(run, &pairs, &folder)?;
@@ -62,7 +63,8 @@ pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary,
         folder.write(RECONCILIATION_FILE, |out| reconcile::write(&reconciled.document, out))?;
         outputs.push(("reconciliation", RECONCILIATION_FILE));
     }
-    let summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    let mut summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    summary.findings.extend(perfetto::too_large(stats.bytes));
     folder.write(SUMMARY_FILE, |out| summary::write(&summary, out))?;
     Ok((summary, folder.path))
 }

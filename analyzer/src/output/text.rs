@@ -83,6 +83,9 @@ pub fn screen(run: &Run, folder: Option<&Path>) -> String {
     if let Some(component) = leading {
         about(&mut screen, run, component);
     }
+    for (at, line) in super::operators::lines(run).iter().enumerate() {
+        screen.item(if at == 0 { "operators" } else { "" }, line);
+    }
     process_memory(&mut screen, run);
     if let Some(folder) = folder {
         screen.item("outputs", &folder.display().to_string());
@@ -120,6 +123,9 @@ fn findings(screen: &mut Screen, run: &Run) {
 /// One sentence about where the time went.
 fn headline(run: &Run, component: Option<&Component>) -> String {
     let Some(component) = component else {
+        if run.manifest.is_none() && !run.operators.is_empty() {
+            return "operator traces of a profiler and nothing else; `ddo-analyze operators` prints their top tables".into();
+        }
         return "the command attached nothing to a recorder: there are no steps, and only how it ended is known".into();
     };
     let steps = steps::of(component);

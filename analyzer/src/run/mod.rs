@@ -5,6 +5,7 @@
 //! that their field names; two clocks are never merged here.
 
 mod diagnostics;
+pub mod operators;
 mod rank;
 mod scalar;
 mod timeline;
@@ -21,6 +22,7 @@ use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use ddo_schemas::memory::MemorySample;
 use ddo_schemas::sections::ExecutionTiming;
 use ddo_schemas::timeline::NativeTimeline;
+use operators::OperatorTrace;
 use serde_json::Value;
 
 /// Everything that was found about one run.
@@ -34,6 +36,8 @@ pub struct Run {
     pub seal: Option<ManifestEnd>,
     /// Components, in the order of their folders.
     pub components: Vec<Component>,
+    /// Operator traces, in file order.
+    pub operators: Vec<OperatorTrace>,
     /// Samples of the memory monitor, in file order.
     pub memory: Vec<MemorySample>,
     /// What was noticed while reading, in this run and the others.

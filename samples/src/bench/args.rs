@@ -24,6 +24,41 @@ pub enum Bench {
     Stream(StreamArgs),
     /// What a unit costs the host, in virtual time and with bytes that are only counted.
     Scale(ScaleArgs),
+    /// How fast the analyzer converts a profiler's trace, and in how much memory.
+    Trace(TraceArgs),
+    /// How fast the analyzer encodes slices.
+    Encode(EncodeArgs),
+}
+
+/// Options of `trace`.
+#[derive(Clone, Debug, Args)]
+pub struct TraceArgs {
+    /// A trace in Chrome's format; one is generated if it is not given.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Megabytes of the generated trace.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=16_384))]
+    pub megabytes: u64,
+    /// Conversions, each timed.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub repeats: u64,
+    /// The program to measure; the one beside this program if it is not given.
+    #[arg(long, value_name = "PATH")]
+    pub analyzer: Option<PathBuf>,
+}
+
+/// Options of `encode`.
+#[derive(Clone, Debug, Args)]
+pub struct EncodeArgs {
+    /// Slices to encode; each is two events.
+    #[arg(long, value_name = "N", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub slices: u64,
+    /// Encodings, each timed.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub repeats: u64,
+    /// The program to measure; the one beside this program if it is not given.
+    #[arg(long, value_name = "PATH")]
+    pub analyzer: Option<PathBuf>,
 }
 
 /// Options of `scale`.

@@ -74,20 +74,25 @@ pub struct Machine {
 impl Machine {
     /// Reads what the system says about itself and about the device.
     pub fn of(driver: &dyn Driver) -> Machine {
+        let facts = driver.facts();
+        Machine { driver: facts.driver, device: facts.name, ..Machine::host() }
+    }
+
+    /// Reads what the system says about itself, for measurements without a device.
+    pub fn host() -> Machine {
         let field = |path: &str, name: &str| {
             let text = fs::read_to_string(path).ok()?;
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
             Some(line.trim().to_string())
         };
         let kib = |text: String| text.strip_suffix(" kB")?.parse::<u64>().ok();
-        let facts = driver.facts();
         Machine {
             cpu: field("/proc/cpuinfo", "model name"),
             cores: std::thread::available_parallelism().ok().map(usize::from),
             memory_bytes: field("/proc/meminfo", "MemTotal").and_then(kib).map(|kib| kib * 1024),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_string()),
-            driver: facts.driver,
-            device: facts.name,
+            driver: "none",
+            device: "none".into(),
         }
     }
 }

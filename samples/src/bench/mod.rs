@@ -7,6 +7,7 @@
 //! | `rate` | how fast do registered file bytes reach the device? |
 //! | `workload` | what is run: the generated model on either driver? |
 //! | `scale` | what does a unit cost the host, from a few units to ten thousand? |
+//! | `trace` | how fast is a profiler's trace converted, how fast are slices encoded? |
 //! | `stream` | how long does a step take, and what is its floor? |
 //!
 //! May use: the recorder's embeddable interface, the samples' workload.
@@ -19,9 +20,11 @@ mod line;
 mod rate;
 mod scale;
 mod stream;
+mod trace;
 mod workload;
 
-pub use args::{Bench, BenchArgs, BenchSource, ScaleArgs, StreamArgs};
+pub use args::{Bench, BenchArgs, BenchSource, EncodeArgs, ScaleArgs, StreamArgs, TraceArgs};
 pub use line::{Line, Machine, Terms};
 pub use scale::{ScaleLine, scale};
 pub use stream::{Floor, stream};
+pub use trace::{EncodeLine, TraceLine, encode, trace};

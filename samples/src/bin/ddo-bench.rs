@@ -1,10 +1,10 @@
-//! Measures the runtime and prints one JSON object a line.
+//! Measures the runtime and the analyzer, and prints one JSON object a line.
 //!
 //! Exit codes: 0 measured; 1 something failed or a result was wrong; 2 the command line asks for what is not there.
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use ddo_samples::bench::{Bench, BenchArgs, scale, stream};
+use ddo_samples::bench::{Bench, BenchArgs, encode, scale, stream, trace};
 use ddo_samples::model::target_dir_of;
 use ddo_samples::run::RunError;
 use serde::Serialize;
@@ -29,6 +29,8 @@ fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.bench {
         Bench::Stream(args) => stream(args, &target_dir, |line| print(line, &mut unprintable))?,
         Bench::Scale(args) => scale(args, |line| print(line, &mut unprintable))?,
+        Bench::Trace(args) => trace(args, &target_dir, |line| print(line, &mut unprintable))?,
+        Bench::Encode(args) => encode(args, |line| print(line, &mut unprintable))?,
     }
     unprintable.map_or(Ok(()), |error| Err(error).context("a line as JSON"))
 }

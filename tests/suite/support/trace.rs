@@ -33,6 +33,8 @@ pub(crate) struct Reading {
     pub(crate) instants: Vec<(String, u64)>,
     /// Track, time, value.
     pub(crate) points: Vec<(String, u64, i64)>,
+    /// Track, time, value of counters that are no whole numbers.
+    pub(crate) fractions: Vec<(String, u64, f64)>,
     pub(crate) flows: usize,
     tracks: HashMap<u64, Track>,
     defined: [BTreeMap<u64, String>; 4],
@@ -247,6 +249,9 @@ impl Reading {
                 self.instants.push((name, at));
             }
             track_event::Type::TYPE_COUNTER if event.has_counter_value() => self.points.push((path, at, event.counter_value())),
+            track_event::Type::TYPE_COUNTER if event.has_double_counter_value() => {
+                self.fractions.push((path, at, event.double_counter_value()));
+            }
             other => self.problem(format!("an event of type {other:?} has no meaning here")),
         }
         self.flows(event);

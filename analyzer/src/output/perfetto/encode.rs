@@ -22,6 +22,10 @@ const EVENT_TYPE: u8 = 9 << 3;
 const EVENT_NAME_IID: u8 = 10 << 3;
 const EVENT_TRACK: u8 = 11 << 3;
 const EVENT_COUNTER_VALUE: [u8; 2] = [0xf0, 0x01];
+// Wire type 1: eight bytes.
+const EVENT_COUNTER_FRACTION: [u8; 2] = [0xe1, 0x02];
+const EVENT_FLOW: [u8; 2] = [0xf9, 0x02];
+const EVENT_LAST_FLOW: [u8; 2] = [0x81, 0x03];
 
 const TYPE_BEGIN: u8 = 1;
 const TYPE_END: u8 = 2;
@@ -68,6 +72,42 @@ pub(super) fn slice_begin(buffer: &mut Vec<u8>, timestamp: u64, track: u64, name
     put_varint(buffer, name);
     buffer.push(EVENT_TRACK);
     put_varint(buffer, track);
+    buffer.extend_from_slice(&TAIL);
+}
+
+/// Appends the packet that opens a slice from which arrows start, or at which they end.
+pub(super) fn slice_begin_with_flows(
+    buffer: &mut Vec<u8>,
+    timestamp: u64,
+    (track, name, category): (u64, u64, u64),
+    starting: &[u64],
+    ending: &[u64],
+) {
+    let flows = (EVENT_FLOW.len() + 8) * (starting.len() + ending.len());
+    let event_len = 5 + varint_len(category) + varint_len(name) + varint_len(track) + flows;
+    packet_head(buffer, timestamp, event_len);
+    buffer.push(EVENT_CATEGORY_IID);
+    put_varint(buffer, category);
+    buffer.extend_from_slice(&[EVENT_TYPE, TYPE_BEGIN, EVENT_NAME_IID]);
+    put_varint(buffer, name);
+    buffer.push(EVENT_TRACK);
+    put_varint(buffer, track);
+    for (tag, list) in [(EVENT_FLOW, starting), (EVENT_LAST_FLOW, ending)] {
+        for flow in list {
+            buffer.extend_from_slice(&tag);
+            buffer.extend_from_slice(&flow.to_le_bytes());
+        }
+    }
+    buffer.extend_from_slice(&TAIL);
+}
+
+/// Appends one value of a counter that is no whole number.
+pub(super) fn fraction(buffer: &mut Vec<u8>, timestamp: u64, track: u64, value: f64) {
+    packet_head(buffer, timestamp, 3 + varint_len(track) + EVENT_COUNTER_FRACTION.len() + 8);
+    buffer.extend_from_slice(&[EVENT_TYPE, TYPE_COUNTER, EVENT_TRACK]);
+    put_varint(buffer, track);
+    buffer.extend_from_slice(&EVENT_COUNTER_FRACTION);
+    buffer.extend_from_slice(&value.to_le_bytes());
     buffer.extend_from_slice(&TAIL);
 }
 
@@ -150,6 +190,29 @@ mod tests {
             };
             event.set_type(track_event::Type::Counter);
             same(&bytes, &reference(third, event));
+
+            bytes.clear();
+            fraction(&mut bytes, third, value, 0.1 + at as f64);
+            let mut event = TrackEvent {
+                track_uuid: Some(value),
+                counter_value_field: Some(track_event::CounterValueField::DoubleCounterValue(0.1 + at as f64)),
+                ..TrackEvent::default()
+            };
+            event.set_type(track_event::Type::Counter);
+            same(&bytes, &reference(third, event));
+
+            bytes.clear();
+            slice_begin_with_flows(&mut bytes, value, (other, third, value), &[value, other], &[third]);
+            let mut event = TrackEvent {
+                category_iids: vec![value],
+                name_field: Some(track_event::NameField::NameIid(third)),
+                track_uuid: Some(other),
+                flow_ids: vec![value, other],
+                terminating_flow_ids: vec![third],
+                ..TrackEvent::default()
+            };
+            event.set_type(track_event::Type::SliceBegin);
+            same(&bytes, &reference(value, event));
         }
     }
 }

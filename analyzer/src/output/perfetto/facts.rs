@@ -6,6 +6,7 @@
 
 use super::clocks::{Clocks, How, ORIGIN};
 use super::model::Model;
+use super::operators;
 use crate::analysis;
 use crate::analysis::alignment::Key;
 use crate::run::Run;
@@ -31,6 +32,16 @@ pub(super) fn draw(model: &mut Model, run: &Run, number: usize, clocks: &Clocks,
             if let Some(resolution) = loaded.timeline.as_ref().and_then(|timeline| timeline.recorded.resolution_seconds) {
                 facts.push((format!("{prefix}.timeline.{at}.{report}.resolution_seconds"), resolution.0.to_string()));
             }
+        }
+    }
+    for (at, trace) in run.operators.iter().enumerate() {
+        facts.push((format!("{prefix}.operators.{at}.file"), trace.file.clone()));
+        facts.push((format!("{prefix}.operators.{at}.alignment"), "unaligned".into()));
+        if let Some(first) = trace.first_ns() {
+            facts.push((format!("{prefix}.operators.{at}.offset_ns"), operators::offset_ns(first).to_string()));
+        }
+        if let Some(base) = trace.base_time_ns {
+            facts.push((format!("{prefix}.operators.{at}.base_time_ns"), base.to_string()));
         }
     }
     let zero = std::mem::take(&mut model.constant_zero);

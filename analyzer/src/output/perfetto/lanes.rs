@@ -1,11 +1,10 @@
 //! Lanes: "Which windows of one kind can share a track?"
 //!
-//! Uses nothing else. A track is a stack, so windows may nest but not straddle. Greedy first fit: each window, by
+//! Uses `limits`. A track is a stack, so windows may nest but not straddle. Greedy first fit: each window, by
 //! start and longest first, goes to the first lane in which it lies inside, or after, whatever is open. Invariants:
 //! on one lane any two windows are disjoint or one contains the other; times are never changed to make them fit.
 
-/// Deepest nesting on one lane; readers of the format stop at 512.
-const MAX_NESTING: usize = 256;
+use crate::limits::MAX_NESTING;
 
 /// Where a window is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

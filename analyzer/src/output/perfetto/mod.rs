@@ -13,6 +13,7 @@ mod journal;
 mod lanes;
 mod model;
 mod observations;
+mod operators;
 mod order;
 #[allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
 #[rustfmt::skip]
@@ -24,8 +25,10 @@ mod writer;
 
 use crate::analysis::{alignment, alignment::Key};
 use crate::error::Error;
+use crate::limits::MAX_BROWSER_TRACE_BYTES;
 use crate::run::{Component, Run, shorten};
 use clocks::Clocks;
+use ddo_schemas::Finding;
 use model::Model;
 use std::io::Write;
 
@@ -73,16 +76,38 @@ pub struct TraceStats {
 /// When the output cannot be written.
 pub fn write(run: &Run, options: &TraceOptions, out: &mut dyn Write) -> Result<TraceStats, Error> {
     let clocks = Clocks::of_all(run, options.align);
-    let model = build(run, &clocks, options);
-    let bytes = writer::write(&model, out)?;
-    Ok(TraceStats {
-        bytes,
-        tracks: model.tracks.len() as u64,
-        slices: model.slices.len() as u64,
-        instants: model.instants.len() as u64,
-        counter_values: model.points.len() as u64,
-        flows: model.flows,
-        shift_ns: clocks.first().and_then(|clocks| clocks.monotonic_shift_ns),
+    let mut model = build(run, &clocks, options);
+    let mut stats = TraceStats { shift_ns: clocks.first().and_then(|clocks| clocks.monotonic_shift_ns), ..TraceStats::default() };
+    let traces: Vec<_> = run.all().flat_map(|run| &run.operators).collect();
+    let alone = traces.len() == 1 && clocks.iter().all(|clocks| clocks.all().is_empty());
+    let mut sources: Vec<Box<dyn writer::Source + '_>> = Vec::new();
+    for (at, trace) in traces.into_iter().enumerate() {
+        let label = if alone { "" } else { "unaligned" };
+        let drawing = operators::draw(&mut model, trace, at, label);
+        stats.slices += drawing.slices;
+        stats.instants += drawing.instants;
+        stats.counter_values += drawing.counter_values;
+        sources.extend(drawing.sources);
+    }
+    stats.bytes = writer::write(&model, sources, out)?;
+    stats.tracks = model.tracks.len() as u64;
+    stats.slices += model.slices.len() as u64;
+    stats.instants += model.instants.len() as u64;
+    stats.counter_values += model.points.len() as u64;
+    stats.flows = model.flows;
+    Ok(stats)
+}
+
+/// Code of the finding about a trace that no browser opens.
+pub const TOO_LARGE: &str = "trace_too_large_for_a_browser";
+
+/// What to say about a trace that no browser opens.
+pub fn too_large(bytes: u64) -> Option<Finding> {
+    (bytes > MAX_BROWSER_TRACE_BYTES).then(|| {
+        let text = format!(
+            "has {bytes} bytes; a browser opens at most {MAX_BROWSER_TRACE_BYTES}: load it with `trace_processor --httpd` first"
+        );
+        Finding::warning(TOO_LARGE, "run.perfetto-trace", text)
     })
 }
 

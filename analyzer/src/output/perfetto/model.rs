@@ -30,6 +30,12 @@ impl Interner {
         self.ids.insert(text.to_string(), id);
         id
     }
+
+    /// The number of a text that is known to be new, or so long that looking for it is not worth it.
+    pub(super) fn push(&mut self, text: String) -> u64 {
+        self.strings.push(text);
+        self.strings.len() as u64
+    }
 }
 
 /// The value of an annotation.
@@ -153,6 +159,23 @@ impl Model {
             process_labels: labels.iter().map(|label| shorten(label)).collect(),
         };
         self.add(TrackDescriptor { process: Some(process), ..TrackDescriptor::default() })
+    }
+
+    /// A process beside the run's, with a number of its own.
+    pub(super) fn other_process(&mut self, name: &str) -> u64 {
+        // The run is number 1; a number is unique as the track's uuid is.
+        let pid = i32::try_from(self.tracks.len() + 1).unwrap_or(i32::MAX);
+        let process = ProcessDescriptor { pid: Some(pid), process_name: Some(shorten(name)), process_labels: Vec::new() };
+        let mut track = TrackDescriptor { process: Some(process), ..TrackDescriptor::default() };
+        track.set_child_ordering(ChildTracksOrdering::Explicit);
+        self.add(track)
+    }
+
+    /// A counter track whose unit nothing says.
+    pub(super) fn plain_counter(&mut self, parent: u64, name: &str, description: &str) -> u64 {
+        let mut track = self.child(parent, name, description);
+        track.counter = Some(CounterDescriptor::default());
+        self.add(track)
     }
 
     /// A plain track, the next child of its parent.

@@ -21,9 +21,12 @@ pub(super) enum Packet {
 /// The position of a packet among all: time, group, order inside the group.
 pub(super) type Key = (u64, u8, u128);
 
-const ENDS: u8 = 0;
-const MOMENTS: u8 = 1;
-const BEGINS: u8 = 2;
+/// Group of the packets that close slices.
+pub(super) const ENDS: u8 = 0;
+/// Group of what takes no time.
+pub(super) const MOMENTS: u8 = 1;
+/// Group of the packets that open slices.
+pub(super) const BEGINS: u8 = 2;
 
 /// The key of the packet that opens a slice.
 pub(super) fn begin_key(model: &Model, slice: usize) -> Option<Key> {
@@ -45,7 +48,7 @@ fn end_key(model: &Model, slice: usize) -> Option<Key> {
 }
 
 /// All packets of a model, in the order in which they are written.
-pub(super) fn packets(model: &Model) -> Vec<Packet> {
+pub(super) fn packets(model: &Model) -> Vec<(Key, Packet)> {
     let count = model.slices.len() * 2 + model.instants.len() + model.points.len();
     let mut keyed: Vec<(Key, Packet)> = Vec::with_capacity(count);
     for slice in 0..model.slices.len() {
@@ -58,7 +61,7 @@ pub(super) fn packets(model: &Model) -> Vec<Packet> {
     keyed.extend(model.points.iter().enumerate().map(|(at, point)| ((point.at, MOMENTS, after(1, at)), Packet::Point(at))));
     keyed.extend(model.instants.iter().enumerate().map(|(at, moment)| ((moment.at, MOMENTS, after(2, at)), Packet::Instant(at))));
     keyed.sort_unstable_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, packet)| packet).collect()
+    keyed
 }
 
 #[cfg(test)]
@@ -87,6 +90,6 @@ mod tests {
             Packet::End(4),
             Packet::End(3),
         ];
-        assert_eq!(packets(&model), expected);
+        assert_eq!(packets(&model).into_iter().map(|(_, packet)| packet).collect::<Vec<_>>(), expected);
     }
 }

@@ -115,7 +115,7 @@ pub struct TrackEvent {
     pub terminating_flow_ids: ::prost::alloc::vec::Vec<u64>,
     #[prost(oneof = "track_event::NameField", tags = "10")]
     pub name_field: ::core::option::Option<track_event::NameField>,
-    #[prost(oneof = "track_event::CounterValueField", tags = "30")]
+    #[prost(oneof = "track_event::CounterValueField", tags = "30, 44")]
     pub counter_value_field: ::core::option::Option<track_event::CounterValueField>,
 }
 /// Nested message and enum types in `TrackEvent`.
@@ -160,10 +160,12 @@ pub mod track_event {
         #[prost(uint64, tag = "10")]
         NameIid(u64),
     }
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, Copy, PartialEq, ::prost::Oneof)]
     pub enum CounterValueField {
         #[prost(int64, tag = "30")]
         CounterValue(i64),
+        #[prost(double, tag = "44")]
+        DoubleCounterValue(f64),
     }
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

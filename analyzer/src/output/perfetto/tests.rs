@@ -223,7 +223,10 @@ fn journal(values: &[Option<Scalar>]) -> Run {
 }
 
 fn points(trace: &Trace) -> Vec<(u64, i64)> {
-    let value = |event: &TrackEvent| event.counter_value_field.map(|track_event::CounterValueField::CounterValue(value)| value);
+    let value = |event: &TrackEvent| match event.counter_value_field {
+        Some(track_event::CounterValueField::CounterValue(value)) => Some(value),
+        _ => None,
+    };
     events(trace).into_iter().filter_map(|(_, event)| Some((event.track_uuid(), value(event)?))).collect()
 }
 

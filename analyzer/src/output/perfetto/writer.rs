@@ -1,7 +1,8 @@
 //! Writing: descriptors first, then events in order, one packet sequence.
 //!
 //! Uses `model`, `order`, `encode`. Invariants: the first packet clears the state, sets the default clock and defines
-//! every interned name; every track is described before the first event; no packet is held back.
+//! every interned name; every track is described before the first event; sources are merged by time as they are
+//! written, so that a large one is never held as packets.
 
 use super::encode::{self, FLAGS_FIRST, FLAGS_NEXT, SEQUENCE};
 use super::model::{Extra, Interner, Model, Note};
@@ -12,6 +13,8 @@ use super::protos::{
 };
 use crate::error::Error;
 use prost::Message;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::Write;
 
 /// `BUILTIN_CLOCK_BOOTTIME`, the clock that readers use for the trace's axis.
@@ -21,8 +24,16 @@ const TRACE_PACKET: u8 = 0x0a;
 /// Bytes that are collected before they are passed on.
 const CHUNK: usize = 64 << 10;
 
-/// Writes a model; returns the bytes written.
-pub(super) fn write(model: &Model, out: &mut dyn Write) -> Result<u64, Error> {
+/// Events in their own order.
+pub(super) trait Source {
+    /// Time and group of the next packet; never before the last one's.
+    fn next(&self) -> Option<(u64, u8)>;
+    /// Appends the next packet, or several that belong together.
+    fn write(&mut self, sink: &mut Sink<'_>) -> Result<(), Error>;
+}
+
+/// Writes a model and further sources, which come after it where times are equal; returns the bytes written.
+pub(super) fn write(model: &Model, more: Vec<Box<dyn Source + '_>>, out: &mut dyn Write) -> Result<u64, Error> {
     let mut sink = Sink { buffer: Vec::with_capacity(CHUNK * 2), out, written: 0 };
     sink.packet(first(model))?;
     if !model.attributes.is_empty() {
@@ -31,20 +42,64 @@ pub(super) fn write(model: &Model, out: &mut dyn Write) -> Result<u64, Error> {
     for track in &model.tracks {
         sink.packet(packet(Some(trace_packet::Data::TrackDescriptor(track.clone()))))?;
     }
-    for next in order::packets(model) {
-        event(model, next, &mut sink)?;
-    }
+    let own: Box<dyn Source> = Box::new(Own { model, packets: order::packets(model), at: 0 });
+    let mut sources: Vec<Box<dyn Source + '_>> = Vec::with_capacity(more.len() + 1);
+    sources.push(own);
+    sources.extend(more);
+    merge(&mut sources, &mut sink)?;
     sink.finish()
 }
 
-struct Sink<'a> {
-    buffer: Vec<u8>,
+fn merge(sources: &mut [Box<dyn Source + '_>], sink: &mut Sink<'_>) -> Result<(), Error> {
+    let mut heap: BinaryHeap<Reverse<((u64, u8), usize)>> =
+        sources.iter().enumerate().filter_map(|(at, source)| Some(Reverse((source.next()?, at)))).collect();
+    while let Some(Reverse((_, at))) = heap.pop() {
+        let Some(source) = sources.get_mut(at) else { continue };
+        // As long as this source is the first, it goes on without the heap.
+        loop {
+            source.write(sink)?;
+            sink.pass_on()?;
+            let Some(next) = source.next() else { break };
+            if heap.peek().is_some_and(|Reverse(other)| *other < (next, at)) {
+                heap.push(Reverse((next, at)));
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The model's own events.
+struct Own<'a> {
+    model: &'a Model,
+    packets: Vec<(order::Key, Packet)>,
+    at: usize,
+}
+
+impl Source for Own<'_> {
+    fn next(&self) -> Option<(u64, u8)> {
+        self.packets.get(self.at).map(|((time, group, _), _)| (*time, *group))
+    }
+
+    fn write(&mut self, sink: &mut Sink<'_>) -> Result<(), Error> {
+        if let Some((_, packet)) = self.packets.get(self.at) {
+            self.at += 1;
+            event(self.model, *packet, sink)?;
+        }
+        Ok(())
+    }
+}
+
+/// Packets on their way out.
+pub(super) struct Sink<'a> {
+    /// What is not passed on yet.
+    pub(super) buffer: Vec<u8>,
     out: &'a mut dyn Write,
     written: u64,
 }
 
 impl Sink<'_> {
-    fn packet(&mut self, packet: TracePacket) -> Result<(), Error> {
+    pub(super) fn packet(&mut self, packet: TracePacket) -> Result<(), Error> {
         self.buffer.push(TRACE_PACKET);
         encode::put_varint(&mut self.buffer, packet.encoded_len() as u64);
         packet.encode_raw(&mut self.buffer);
@@ -145,10 +200,11 @@ fn event(model: &Model, next: Packet, sink: &mut Sink<'_>) -> Result<(), Error> 
             return sink.packet(rich(moment.at, kind, moment.track, moment.name, moment.category, &moment.extra));
         }
     }
-    sink.pass_on()
+    Ok(())
 }
 
-fn rich(at: u64, kind: track_event::Type, track: u64, name: u64, category: u64, extra: &Extra) -> TracePacket {
+/// A packet for an event with everything that events can carry.
+pub(super) fn rich(at: u64, kind: track_event::Type, track: u64, name: u64, category: u64, extra: &Extra) -> TracePacket {
     let debug_annotations = extra
         .notes
         .iter()
