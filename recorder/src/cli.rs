@@ -27,8 +27,9 @@ pub(crate) struct Cli {
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Memory monitor: `rss` samples the resident memory of the command's process, `off` does not [default: rss]
-    #[arg(long, value_name = "rss|off")]
+    /// Memory monitor over the command and its descendants: `rss` samples resident memory, `full` private memory (dearer),
+    /// `off` nothing [default: rss]
+    #[arg(long, value_name = "full|rss|off")]
     memory_monitor: Option<String>,
 
     /// Pause after one memory query before the next, 10ms to 60s [default: 100ms]
@@ -67,6 +68,14 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "TEXT")]
     redact: Vec<OsString>,
 
+    /// Stop recording, never the command, when the folder reaches this size, such as 2GiB; what was written stays
+    #[arg(long, value_name = "SIZE")]
+    disk_budget: Option<String>,
+
+    /// Show a live line: time, steps, memory, size of the journal
+    #[arg(long)]
+    status: bool,
+
     /// The command and its arguments
     #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -86,6 +95,8 @@ impl From<Cli> for Request {
             strict: cli.strict_recording,
             no_command_line: cli.no_command_line,
             redact: cli.redact,
+            disk_budget: cli.disk_budget,
+            status: cli.status,
             command: cli.command,
         }
     }

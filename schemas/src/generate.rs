@@ -33,12 +33,13 @@ pub fn fields_markdown() -> String {
 
 /// File name and contents of every JSON Schema.
 pub fn json_schemas() -> Vec<(&'static str, String)> {
-    let documents: [(&str, &str, Value); 6] = [
+    let documents: [(&str, &str, Value); 7] = [
         ("report.schema.json", "Report", report::Report::schema()),
         ("journal.schema.json", "Journal record", journal::JournalRecord::schema()),
         ("manifest.schema.json", "Run manifest", manifest::Manifest::schema()),
         ("manifest-end.schema.json", "Run manifest seal", manifest::ManifestEnd::schema()),
         ("memory.schema.json", "Memory sample", memory::MemorySample::schema()),
+        ("host-event.schema.json", "Host event", memory::HostEvent::schema()),
         ("summary.schema.json", "Analysis summary", summary::Summary::schema()),
     ];
     let settings = ("settings.schema.json", "Recorder settings", settings::Settings::schema());

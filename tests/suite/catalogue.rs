@@ -123,7 +123,8 @@ fn from_programs() -> Documents {
         let name = path.to_str().expect("text");
         if name.ends_with(".ndjson") {
             let text = String::from_utf8(bytes).expect("text");
-            documents.extend(text.lines().map(|line| ("memory", serde_json::from_str(line).expect("a whole line"))));
+            let kind = if name.ends_with("/host.ndjson") { "host-event" } else { "memory" };
+            documents.extend(text.lines().map(|line| (kind, serde_json::from_str(line).expect("a whole line"))));
             continue;
         }
         let kind = match name {
@@ -133,6 +134,8 @@ fn from_programs() -> Documents {
             _ if name.contains("/snapshots/mine/") => "journal",
             _ if name.contains("/reports/") => "report",
             "model.safetensors" | "journal.analysis/run.perfetto-trace" => continue,
+            _ if name.ends_with("/tracker.json") => continue,
+            _ if name.starts_with("journal.analysis/plots/") => continue,
             other => panic!("{other} is no file of a run"),
         };
         documents.push((kind, serde_json::from_slice(&bytes).expect("whole")));
@@ -186,6 +189,7 @@ fn rows_of(kind: &str, leaf: &str) -> String {
             leaf.strip_prefix("settings.").map_or_else(|| format!("manifest.{leaf}"), |rest| format!("settings.{rest}"))
         }
         "manifest-end" => format!("manifest_end.{leaf}"),
+        "host-event" => format!("host_event.{leaf}"),
         other => format!("{other}.{leaf}"),
     }
 }
@@ -203,7 +207,7 @@ fn every_leaf_of_a_run_is_declared() {
     }
     assert_eq!(undeclared, BTreeSet::new());
     let kinds: Vec<&str> = count.keys().copied().collect();
-    assert_eq!(kinds, ["journal", "manifest", "manifest-end", "memory", "report", "summary"], "{count:?}");
+    assert_eq!(kinds, ["host-event", "journal", "manifest", "manifest-end", "memory", "report", "summary"], "{count:?}");
     assert!(
         !is_declared("runtime.vmm.fast_nonsense") && !is_declared("manifest.nonsense") && !is_declared("summary.findings[].x")
     );
@@ -240,7 +244,7 @@ fn every_declared_counter_is_emitted_by_some_run() {
 }
 
 /// Documents that the specification does not describe.
-const OWN_DOCUMENTS: [&str; 5] = ["manifest", "settings.", "memory.", "summary", "manifest_end"];
+const OWN_DOCUMENTS: [&str; 6] = ["manifest", "settings.", "memory.", "host_event.", "summary", "manifest_end"];
 
 /// Rows of reports and journals that the specification does not name: ours, never a misspelling of its own.
 const ADDITIVE: &[&str] = &[

@@ -19,3 +19,5 @@ mod support;
 mod tidy;
 mod tidy_rules;
 mod wrap;
+mod wrap_jobs;
+mod wrap_memory;

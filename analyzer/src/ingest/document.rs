@@ -23,6 +23,10 @@ pub(super) enum Document {
     Manifest(Value),
     /// The manifest's seal.
     Seal(Value),
+    /// The host tracker's report.
+    Tracker(Value),
+    /// The sign that the disk budget was reached; the seal tells the same.
+    DiskStop,
     /// Operators of a profiler in Chrome's format.
     OperatorTrace,
     /// Something else.
@@ -43,6 +47,10 @@ impl Document {
             Document::Manifest(value)
         } else if has("status") && has("duration_seconds") {
             Document::Seal(value)
+        } else if has("memory_monitor") && has("steps") {
+            Document::Tracker(value)
+        } else if has("disk_budget_bytes") && has("journal_bytes") {
+            Document::DiskStop
         } else {
             Document::Unknown
         }

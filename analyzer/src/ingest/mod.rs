@@ -62,6 +62,7 @@ struct Loader {
     seal: Option<ManifestEnd>,
     seal_seen: bool,
     memory: samples::Memory,
+    tracker: Option<serde_json::Value>,
     ignored: usize,
 }
 
@@ -97,6 +98,12 @@ impl Loader {
             }
             Document::Manifest(value) => self.manifest(entry, value),
             Document::Seal(value) => self.seal(entry, value),
+            Document::Tracker(value) if self.tracker.is_none() => self.tracker = Some(value),
+            Document::Tracker(_) => {
+                let text = "is a second report of a host tracker; the first one counts";
+                self.notes.add(Finding::warning("second_tracker", &entry.shown, text));
+            }
+            Document::DiskStop => {}
             Document::OperatorTrace => {
                 self.notes.add(Finding::note(
                     "operator_trace_not_read",
@@ -163,7 +170,17 @@ impl Loader {
             return Err(Error::NothingUsable { path: path.into(), reason });
         }
         let name = name_of(path).unwrap_or_else(|| "run".into());
-        Ok(Run { name, manifest: self.manifest, seal: self.seal, components, memory: self.memory.samples, findings })
+        let (memory, host_events) = (self.memory.samples, self.memory.events);
+        Ok(Run {
+            name,
+            manifest: self.manifest,
+            seal: self.seal,
+            components,
+            memory,
+            host_events,
+            tracker: self.tracker,
+            findings,
+        })
     }
 }
 

@@ -14,7 +14,7 @@ pub use words::{shorten, shorten_to};
 
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
-use ddo_schemas::memory::MemorySample;
+use ddo_schemas::memory::{HostEvent, MemorySample};
 use ddo_schemas::sections::ExecutionTiming;
 use ddo_schemas::timeline::NativeTimeline;
 use serde_json::Value;
@@ -32,6 +32,10 @@ pub struct Run {
     pub components: Vec<Component>,
     /// Samples of the memory monitor, in file order.
     pub memory: Vec<MemorySample>,
+    /// What embedded hosts told the recorder, in file order.
+    pub host_events: Vec<HostEvent>,
+    /// The host tracker's report, as recorded.
+    pub tracker: Option<Value>,
     /// What was noticed while reading.
     pub findings: Vec<Finding>,
 }
