@@ -71,3 +71,9 @@ pub const SLOWEST_UNITS: usize = 3;
 
 /// Names suggested for an unknown field.
 pub const SUGGESTIONS: usize = 3;
+/// Points of one curve of a picture; more would fall on the same pixels.
+pub const MAX_PLOT_POINTS: usize = 2000;
+/// Step lines of a picture; more would hide the curves.
+pub const MAX_PLOT_MARKS: usize = 100;
+/// Steps of a table on a screen, half from each end of the run.
+pub const MAX_TABLE_STEPS: usize = 40;

@@ -233,7 +233,7 @@ section! {
             "The same peak of the samples less the baseline; negative when others gave memory back.",
             "What the run added, if nothing else used the device.";
         control_group_peak_bytes: Option<u64> = Unit::Bytes, Peak, Scope, "end",
-            "Largest memory charged to the control group, where it could be read, by its samples.",
+            "Largest sampled memory charged to the last control group that the command was in.",
             "Page cache is in it: reaching the limit alone is no danger.";
         out_of_memory_kills: Option<u64> = Unit::Count("kills"), Measure, Scope, "end",
             "Processes of the command's control group that the kernel killed for lack of memory during the run.",

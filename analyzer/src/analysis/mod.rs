@@ -9,6 +9,7 @@ pub mod delta;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;
+pub mod memory_series;
 pub mod overlap;
 pub mod steps;
 pub mod windows;

@@ -99,12 +99,15 @@ impl Folder {
         Ok(Folder { path })
     }
 
-    /// Writes one file: to a temporary name first, then flushed and renamed.
+    /// Writes one file, in a folder of this one where its name has one: to a temporary name first, then flushed and renamed.
     ///
     /// # Errors
     /// Whatever `fill` reports, or the operating system.
     pub fn write<T>(&self, name: &str, fill: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
         let path = self.path.join(name);
+        if let Some(parent) = path.parent() {
+            create_private(parent).map_err(|source| Error::write(parent, source))?;
+        }
         let temporary = self.path.join(format!("{name}.{}.tmp", std::process::id()));
         let result = fill_file(&temporary, fill)
             .and_then(|value| fs::rename(&temporary, &path).map(|()| value).map_err(|source| Error::write(&path, source)));

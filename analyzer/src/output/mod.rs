@@ -5,7 +5,9 @@
 
 pub mod explain;
 pub mod files;
+pub mod memory_table;
 pub mod perfetto;
+pub mod plots;
 pub mod summary;
 pub mod text;
 
@@ -18,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 /// File name of the trace.
 pub const TRACE_FILE: &str = "run.perfetto-trace";
+/// Where the plot of memory lies in the output folder, without its ending.
+pub const MEMORY_PLOT: &str = "plots/memory";
 /// File name of the summary.
 pub const SUMMARY_FILE: &str = "summary.json";
 
@@ -39,8 +43,11 @@ pub struct Options {
 pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary, PathBuf), Error> {
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
     write_trace_file(run, &folder, &options.trace)?;
-    let outputs = [("summary", SUMMARY_FILE), ("trace", TRACE_FILE)];
-    let summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    let mut outputs = vec![("summary".to_owned(), SUMMARY_FILE.to_owned()), ("trace".to_owned(), TRACE_FILE.to_owned())];
+    if write_memory_plot(run, &folder)? {
+        outputs.push(("memory_plot".to_owned(), format!("{MEMORY_PLOT}.svg")));
+    }
+    let summary = summary::of(run, outputs.into_iter().collect());
     folder.write(SUMMARY_FILE, |out| summary::write(&summary, out))?;
     Ok((summary, folder.path))
 }
@@ -53,6 +60,23 @@ pub fn write_trace(run: &Run, input: &Path, options: &Options) -> Result<(PathBu
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
     let stats = write_trace_file(run, &folder, &options.trace)?;
     Ok((folder.path.join(TRACE_FILE), stats))
+}
+
+/// Writes the plots alone.
+///
+/// # Errors
+/// When the output folder is not free, or cannot be written.
+pub fn write_plots(run: &Run, input: &Path, out: &Path, force: bool) -> Result<(), Error> {
+    let folder = Folder::open(input, Some(out), force)?;
+    write_memory_plot(run, &folder).map(|_| ())
+}
+
+/// Draws memory over time; false where there is nothing to draw.
+fn write_memory_plot(run: &Run, folder: &Folder) -> Result<bool, Error> {
+    let Some(picture) = plots::memory::draw(run)? else { return Ok(false) };
+    folder.write(&format!("{MEMORY_PLOT}.svg"), |out| out.write_all(picture.svg.as_bytes()).map_err(Error::Output))?;
+    folder.write(&format!("{MEMORY_PLOT}.png"), |out| out.write_all(&picture.png).map_err(Error::Output))?;
+    Ok(true)
 }
 
 fn write_trace_file(run: &Run, folder: &Folder, options: &TraceOptions) -> Result<TraceStats, Error> {

@@ -1,10 +1,12 @@
 //! "How much device memory is in use?" Asks the GPU driver's management library, where there is one.
 //!
-//! May use: std, nvml-wrapper, schemas and the limits.
+//! May use: std, nvml-wrapper, schemas, the limits and `driver::descriptors`.
 //!
 //! Invariants: the library is opened at run time; all calls are made by one thread, and nobody waits for it longer than a
-//! stated time, so a driver that hangs costs samples only; a device that cannot be read is unavailable, never zero.
+//! stated time, so a driver that hangs costs samples only; a device that cannot be read is unavailable, never zero; the command
+//! inherits no file that the library opened.
 
+use crate::driver::descriptors::{close_on_exec, open_descriptors};
 use crate::limits::{GPU_OPEN_PATIENCE, GPU_QUERY_PATIENCE};
 use ddo_schemas::manifest::Gpu;
 use nvml_wrapper::Nvml;
@@ -64,10 +66,16 @@ pub fn open() -> Opened {
     let (answer, answers) = mpsc::channel();
     let (tell, told) = mpsc::channel();
     let serve = move || serve(&tell, &asked, &answer);
+    let before = open_descriptors();
     if std::thread::Builder::new().name("ddo-gpu".into()).spawn(serve).is_err() {
         return Opened::Absent;
     }
-    match told.recv_timeout(GPU_OPEN_PATIENCE) {
+    let told = told.recv_timeout(GPU_OPEN_PATIENCE);
+    for descriptor in open_descriptors().difference(&before) {
+        // A file that is closed again is not inherited either.
+        close_on_exec(*descriptor).ok();
+    }
+    match told {
         Ok(facts) => Opened::Watched(Devices { facts, ask, answers, waiting: false }),
         Err(RecvTimeoutError::Disconnected) => Opened::Absent,
         Err(RecvTimeoutError::Timeout) => Opened::Silent,

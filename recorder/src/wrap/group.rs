@@ -84,7 +84,7 @@ fn number(path: &Path) -> Option<u64> {
 pub struct GroupWatch {
     current: Option<(Group, Option<u64>)>,
     kills: Option<u64>,
-    /// Largest charge that was read.
+    /// Largest charge that was read in the last group.
     pub peak_bytes: Option<u64>,
     /// Name and limit of the last group.
     pub last: Option<(String, Option<u64>)>,
@@ -100,6 +100,7 @@ impl GroupWatch {
         self.settle();
         self.last = Some((now.name.clone(), now.limit_bytes()));
         let base = now.kills();
+        self.peak_bytes = None;
         self.current = Some((now, base));
     }
 

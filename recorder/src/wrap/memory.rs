@@ -76,7 +76,7 @@ impl Metric {
     fn of(self, held: &Held) -> Option<u64> {
         match self {
             Metric::Rss => Some(held.resident),
-            Metric::AnonymousRss => held.anonymous.or((held.resident == 0).then_some(0)),
+            Metric::AnonymousRss => held.anonymous,
             Metric::Uss => held.unique,
         }
     }
@@ -122,6 +122,8 @@ pub struct Watched {
     pub processes_left: u64,
     /// The last sample with a value.
     pub last: Option<MemorySample>,
+    /// The first sample with the largest sum.
+    pub largest: Option<MemorySample>,
     /// The host tracker's report as JSON; `None` when the monitor never began.
     pub tracker: Option<serde_json::Result<Vec<u8>>>,
     /// What went wrong.
@@ -236,6 +238,11 @@ impl Sum {
     }
 }
 
+/// A process that is ending gives its address space back before it can be waited for.
+fn has_ended(held: &Held) -> bool {
+    held.address_space == 0
+}
+
 /// The state of the thread.
 struct Watcher {
     watch: Watch,
@@ -249,6 +256,7 @@ struct Watcher {
     failed: u64,
     gpu_failed: u64,
     last: Option<MemorySample>,
+    largest: Option<MemorySample>,
 }
 
 impl Watcher {
@@ -267,6 +275,7 @@ impl Watcher {
             failed: 0,
             gpu_failed: 0,
             last: None,
+            largest: None,
         }
     }
 
@@ -326,7 +335,7 @@ impl Watcher {
         let due = self.tree.is_due();
         let root = self.tree.root().map_err(|error| host_memory::error_type(&error))?;
         let held = metric.read(root).map_err(|error| host_memory::error_type(&error))?;
-        if held.resident == 0 && !root.is_alive() {
+        if has_ended(&held) {
             return Ok(None);
         }
         // The command may have moved to another group, or set a limit for itself.
@@ -341,7 +350,7 @@ impl Watcher {
         let mut failure = None;
         for (pid, process) in self.tree.descendants() {
             match metric.read(process) {
-                Ok(held) if held.resident == 0 && !process.is_alive() => ended.push(pid),
+                Ok(held) if has_ended(&held) => ended.push(pid),
                 Ok(held) => sum.add(&held, metric.of(&held)),
                 Err(ProcError::NotFound(_) | ProcError::Io(..)) if !process.is_alive() => ended.push(pid),
                 Err(error) => failure = Some(host_memory::error_type(&error)),
@@ -362,6 +371,9 @@ impl Watcher {
         }
         if sample.ram_bytes.is_some() {
             self.last = Some(sample.clone());
+            if self.largest.as_ref().is_none_or(|largest| largest.ram_bytes < sample.ram_bytes) {
+                self.largest = Some(sample.clone());
+            }
         }
     }
 
@@ -388,6 +400,7 @@ impl Watcher {
             address_space_limit: self.address_space_limit,
             group: self.group,
             last: self.last,
+            largest: self.largest,
             tracker: Some(tracker),
             findings,
         }

@@ -35,7 +35,13 @@ pub fn tell(evidence: &Evidence<'_>) -> Vec<Finding> {
     let killed = *evidence.outcome == Outcome::Signaled(SIGKILL);
     let failed = !matches!(evidence.outcome, Outcome::Exited(0) | Outcome::NotStarted(_));
     let mut findings = Vec::new();
-    let last = evidence.watched.last.as_ref().map_or_else(String::new, |sample| format!("; {}", last_words(sample)));
+    let words = |what: &str, sample: Option<&MemorySample>| {
+        sample.map_or_else(String::new, |sample| format!("; {what} sample {}", words_of(sample)))
+    };
+    // The kernel takes a dying process apart piece by piece, so the last sample may be small.
+    let (largest, last) = (evidence.watched.largest.as_ref(), evidence.watched.last.as_ref());
+    let largest = words("largest", largest.filter(|largest| Some(*largest) != last));
+    let last = format!("{largest}{}", words("last", last));
     if let Some(kills) = evidence.kills.filter(|kills| *kills > 0) {
         let who = if killed { "ended the command".to_owned() } else { format!("ended {kills} of the command's processes") };
         let (name, limit) = evidence.watched.group.last.clone().unwrap_or_default();
@@ -73,9 +79,9 @@ fn near_limits(evidence: &Evidence<'_>, last: &str) -> Option<Finding> {
     Some(Finding::warning("memory_limit_near", "command", text))
 }
 
-/// The last sample in one phrase.
-fn last_words(sample: &MemorySample) -> String {
-    let mut words = format!("last sample at {:.1} s:", sample.elapsed_seconds.0);
+/// A sample in one phrase.
+fn words_of(sample: &MemorySample) -> String {
+    let mut words = format!("at {:.1} s:", sample.elapsed_seconds.0);
     let mut say = |what: &str, bytes: Option<u64>| {
         if let Some(bytes) = bytes {
             words.push_str(&format!(" {what} {},", human_bytes(bytes)));
