@@ -4,10 +4,12 @@
 //! standard error; a reader that goes away ends the program quietly; a subcommand's word wins over a folder of the
 //! same name (`./trace` is the folder).
 
+mod check;
+mod completions;
 mod delta;
 mod export;
+mod memory;
 mod operators;
-mod check;
 mod reconcile;
 
 use crate::analysis;
@@ -36,7 +38,14 @@ const EXIT_DATA_QUALITY: u8 = 5;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
-#[command(after_help = "A subcommand's word wins over a folder of that name; write ./trace for the folder.\n\
+#[command(after_help = "Examples:\n  \
+    ddo-analyze ddo-journal-20260101T120000Z\n      \
+    trace, summary and plots beside the folder, one screen here\n  \
+    ddo-analyze memory runs/a --out runs/a.memory\n      \
+    peaks by kind, phase and step; plots as SVG and PNG\n  \
+    ddo-analyze explain fast_faults\n      \
+    what a field means and what to look at next\n\n\
+    A subcommand's word wins over a folder of that name; write ./trace for the folder.\n\
     Exit codes: 0 fine, findings included; 2 usage, I/O or nothing usable; 5 a failed\n\
     check, or findings with --strict.\n\
     DDO_LOG=debug logs to standard error.")]
@@ -61,8 +70,14 @@ enum Command {
     Check(check::Arguments),
     /// Print what cost the most in operator traces of a profiler.
     Operators(operators::Operators),
+    /// Say how much memory the run held, by kind, phase and step.
+    Memory(memory::Memory),
     /// Say what a field means.
     Explain(Explain),
+    /// Print completions for a shell.
+    Completions(completions::Completions),
+    /// Print the manual page.
+    Man,
     /// Encode slices to memory and print the rate as one line of JSON.
     #[command(hide = true)]
     BenchEncode {
@@ -129,7 +144,10 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
         Some(Command::Reconcile(arguments)) => reconcile::run(&arguments, out),
         Some(Command::Check(arguments)) => check::run(&arguments, out),
         Some(Command::Operators(arguments)) => operators::run(&arguments, out),
+        Some(Command::Memory(arguments)) => memory::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain_fields(&arguments, out),
+        Some(Command::Completions(arguments)) => completions::run(&arguments, out),
+        Some(Command::Man) => completions::man(out),
         Some(Command::BenchEncode { slices }) => bench_encode(slices, out),
     };
     let result = result.and_then(|code| out.flush().map(|()| code).map_err(Error::Output));

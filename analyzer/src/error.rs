@@ -11,6 +11,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A picture could not be drawn.
+    #[error("a picture cannot be drawn: {reason}")]
+    Plot {
+        /// What the drawing library said.
+        reason: String,
+    },
     /// A file or folder could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {

@@ -195,3 +195,10 @@ pub const SCREEN_OPERATOR_TRACES: usize = 4;
 
 /// Largest trace that a browser opens, in bytes: its address space has 32 bits.
 pub const MAX_BROWSER_TRACE_BYTES: u64 = 4 << 30;
+
+/// Points of one curve of a picture; more would fall on the same pixels.
+pub const MAX_PLOT_POINTS: usize = 2000;
+/// Step lines of a picture; more would hide the curves.
+pub const MAX_PLOT_MARKS: usize = 100;
+/// Steps of a table on a screen, half from each end of the run.
+pub const MAX_TABLE_STEPS: usize = 40;

@@ -2,9 +2,11 @@
 //!
 //! May use: clap and the wrapper's request. Invariant: words are only carried over here; the wrapper checks them.
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
+use clap_complete::Shell;
 use ddo_recorder::wrap::Request;
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -27,8 +29,9 @@ pub(crate) struct Cli {
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Memory monitor: `rss` samples the resident memory of the command's process, `off` does not [default: rss]
-    #[arg(long, value_name = "rss|off")]
+    /// Memory monitor over the command and its descendants: `rss` samples resident memory, `full` private memory (dearer),
+    /// `off` nothing [default: rss]
+    #[arg(long, value_name = "full|rss|off")]
     memory_monitor: Option<String>,
 
     /// Pause after one memory query before the next, 10ms to 60s [default: 100ms]
@@ -67,9 +70,41 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "TEXT")]
     redact: Vec<OsString>,
 
+    /// Stop recording, never the command, when the folder reaches this size, such as 2GiB; what was written stays
+    #[arg(long, value_name = "SIZE")]
+    disk_budget: Option<String>,
+
+    /// Show a live line: time, steps, memory, size of the journal
+    #[arg(long)]
+    status: bool,
+
+    /// Print completions for a shell and do nothing else
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    completions: Option<Shell>,
+
+    /// Print the manual page and do nothing else
+    #[arg(long, exclusive = true)]
+    man: bool,
+
     /// The command and its arguments
-    #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["completions", "man"], num_args = 1.., value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+impl Cli {
+    /// Prints what was asked for instead of a run; false where a run was asked for.
+    pub(crate) fn print_documents(&self, out: &mut dyn io::Write) -> io::Result<bool> {
+        let mut text = Vec::new();
+        if let Some(shell) = self.completions {
+            clap_complete::generate(shell, &mut Cli::command(), "ddo-record", &mut text);
+        } else if self.man {
+            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+        } else {
+            return Ok(false);
+        }
+        out.write_all(&text)?;
+        Ok(true)
+    }
 }
 
 impl From<Cli> for Request {
@@ -86,6 +121,8 @@ impl From<Cli> for Request {
             strict: cli.strict_recording,
             no_command_line: cli.no_command_line,
             redact: cli.redact,
+            disk_budget: cli.disk_budget,
+            status: cli.status,
             command: cli.command,
         }
     }
@@ -94,7 +131,6 @@ impl From<Cli> for Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     fn request(words: &[&str]) -> Result<Request, clap::Error> {
         Cli::try_parse_from(std::iter::once("ddo-record").chain(words.iter().copied())).map(Request::from)
@@ -103,6 +139,23 @@ mod tests {
     #[test]
     fn the_declaration_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn completions_and_the_manual_name_every_option() {
+        let options: Vec<String> =
+            Cli::command().get_arguments().filter_map(|option| option.get_long().map(|name| format!("--{name}"))).collect();
+        for words in [&["--man"][..], &["--completions", "bash"], &["--completions", "zsh"], &["--completions", "fish"]] {
+            let cli = Cli::try_parse_from(std::iter::once("ddo-record").chain(words.iter().copied())).expect("valid");
+            let mut out = Vec::new();
+            assert!(cli.print_documents(&mut out).expect("memory"));
+            let text = String::from_utf8(out).expect("text").replace('\\', "");
+            let plain = |option: &String| text.contains(option.as_str()) || text.contains(option.trim_start_matches('-'));
+            assert!(options.iter().all(plain), "{words:?}");
+        }
+        let run = Cli::try_parse_from(["ddo-record", "--", "x"]).expect("valid");
+        assert!(!run.print_documents(&mut Vec::new()).expect("memory"));
+        assert!(Cli::try_parse_from(["ddo-record", "--man", "--", "x"]).is_err());
     }
 
     #[test]

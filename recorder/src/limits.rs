@@ -72,3 +72,36 @@ pub const MAX_PATTERNS: usize = 64;
 pub const SAME_REQUEST: Duration = Duration::from_millis(250);
 /// Longest single wait for an event: a year, in seconds; longer ones overflow the clocks of some systems.
 pub const MAX_WAIT_SECONDS: u64 = 365 * 86_400;
+/// Two interrupts by key within this time ask to end a command that has no handler for them.
+pub const QUICK_INTERRUPTS: Duration = Duration::from_secs(1);
+/// Ancestors looked at to find the shell of a job; deeper process trees are not a shell's.
+pub const MAX_ANCESTORS: u32 = 64;
+/// Pause between two status lines on a terminal.
+pub const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause between two status lines elsewhere, such as in a log file, where each line stays.
+pub const STATUS_LOG_INTERVAL: Duration = Duration::from_secs(30);
+/// Processes of one command that are watched; each costs one open file of the recorder.
+pub const MAX_TREE_PROCESSES: usize = 512;
+/// Longest pause between two searches for new descendants.
+pub const MAX_TREE_SEARCH_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a search is at least this many times its duration, so that searching stays below 2 % of one thread.
+pub const TREE_SEARCH_SHARE: u32 = 50;
+/// Longest wait for the GPU's management library before a command is started without a device baseline; a device without
+/// persistence takes a second or two to wake up.
+pub const GPU_OPEN_PATIENCE: Duration = Duration::from_secs(3);
+/// Longest wait for one answer of the GPU's management library; host memory is not sampled meanwhile.
+pub const GPU_QUERY_PATIENCE: Duration = Duration::from_millis(500);
+/// Phases of one run that are told apart; later ones count as the last.
+pub const MAX_PHASES: usize = 1000;
+/// Characters of a phase's name; it becomes a table row.
+pub const MAX_PHASE_CHARS: usize = 64;
+/// Bytes of `host.ndjson` read between two samples; the rest is read after the next.
+pub const MAX_HOST_EVENT_BYTES: usize = 64 << 10;
+/// Share of a memory limit, in percent, from which the last sample counts as near it.
+pub const NEAR_LIMIT_PERCENT: u64 = 90;
+/// Least disk budget, in bytes: room for the manifest, its seal and some samples.
+pub const MIN_DISK_BUDGET_BYTES: u64 = 1 << 20;
+/// The pause after measuring the folder is at least this many times the measurement's duration.
+pub const FOLDER_MEASURE_SHARE: u32 = 100;
+/// Files of a folder that are measured; a larger journal is measured in part.
+pub const MAX_MEASURED_FILES: u64 = 1_000_000;

@@ -8,7 +8,11 @@ use ddo_recorder::wrap::{self, child::EXIT_RECORDER};
 fn main() {
     start_logging();
     let code = match cli::Cli::try_parse() {
-        Ok(cli) => wrap::run(cli.into()),
+        Ok(cli) => match cli.print_documents(&mut std::io::stdout().lock()) {
+            Ok(false) => wrap::run(cli.into()),
+            // The reader of the documents may be gone.
+            Ok(true) | Err(_) => 0,
+        },
         Err(error) => {
             // The reader of help may be gone.
             error.print().ok();

@@ -50,12 +50,13 @@ fn other_places(out: &mut String) {
 
 /// File name and contents of every JSON Schema.
 pub fn json_schemas() -> Vec<(&'static str, String)> {
-    let documents: [(&str, &str, Value); 10] = [
+    let documents: [(&str, &str, Value); 11] = [
         ("report.schema.json", "Report", report::Report::schema()),
         ("journal.schema.json", "Journal record", journal::JournalRecord::schema()),
         ("manifest.schema.json", "Run manifest", manifest::Manifest::schema()),
         ("manifest-end.schema.json", "Run manifest seal", manifest::ManifestEnd::schema()),
         ("memory.schema.json", "Memory sample", memory::MemorySample::schema()),
+        ("host-event.schema.json", "Host event", memory::HostEvent::schema()),
         ("summary.schema.json", "Analysis summary", summary::Summary::schema()),
         ("reconciliation.schema.json", "Reconciliation of nested host scopes", reconciliation::Reconciliation::schema()),
         ("deltas.schema.json", "Differences between records and reports", deltas::Deltas::schema()),

@@ -14,6 +14,8 @@ pub const MANIFEST: u32 = 1;
 pub const SETTINGS: u32 = 1;
 /// Version of one line of `memory.ndjson`.
 pub const MEMORY_SAMPLE: u32 = 1;
+/// Version of one line of `host.ndjson`.
+pub const HOST_EVENT: u32 = 1;
 /// Version of `summary.json`.
 pub const SUMMARY: u32 = 1;
 

@@ -1,4 +1,5 @@
-"""ddo-record under a real terminal: the command keeps it, gets its signals once, and a hang-up still leaves a sealed journal.
+"""ddo-record under a real terminal: the command keeps it, gets its signals once, shells stop and continue it, and a hang-up still
+leaves a sealed journal.
 
     pty_check.py DDO_RECORD
 
@@ -10,6 +11,7 @@ import os
 import pathlib
 import pty
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -157,7 +159,106 @@ def hang_up_under_a_shell_leaves_a_seal(record, folder):
     equal("seal", (end["status"], end["signal"]), ("signaled", signal.SIGHUP))
 
 
+def quick_interrupts_end_a_command_that_ignores_them(record, folder):
+    terminal = Terminal(record + ["/bin/sh", "-c", "trap '' INT; echo ready; while :; do sleep 0.05; done"])
+    terminal.read_until(READY)
+    os.write(terminal.master, b"\x03")
+    time.sleep(0.2)
+    os.write(terminal.master, b"\x03")
+    equal("exit code", terminal.exit_code(), 128 + signal.SIGTERM)
+    codes = [finding["code"] for finding in seal(folder / "journal")["findings"]]
+    assert "signal_escalated" in codes, codes
+
+
+def quick_interrupts_are_left_to_a_handler(record, folder):
+    terminal = Terminal(record + [sys.executable, "-c", COUNTER, "SIGINT", str(folder / "count")])
+    terminal.read_until(READY)
+    for _ in range(3):
+        os.write(terminal.master, b"\x03")
+        time.sleep(0.15)
+    equal("exit code", terminal.exit_code(), 43)
+    equal("interrupts that the command got", wait_for(folder / "count"), "3")
+
+
+def state_of(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
+
+
+def wait_for_state(pid, wanted):
+    until = time.monotonic() + PATIENCE
+    while (state_of(pid) == "T") != wanted:
+        assert time.monotonic() < until, f"process {pid} did not become {'stopped' if wanted else 'continued'}"
+        time.sleep(0.02)
+
+
+def job_control(shell, record, folder, stop):
+    """Stop, fg, stop, bg, end: the shell sees the job as if nothing were between."""
+    script = folder / "job.sh"
+    script.write_text(
+        f"cd '{folder}'; echo $$ > pid.part; mv pid.part pid; echo ready\n"
+        + ("kill -STOP $$\n" if stop == "itself" else "")
+        + "until [ -e go ]; do sleep 0.05; done; exit 44\n"
+    )
+    terminal = Terminal(shell)
+    words = " ".join(f"'{word}'" for word in record + ["/bin/sh", str(script)])
+    os.write(terminal.master, f"{words}\n".encode())
+    terminal.read_until(READY)
+    pid = int(wait_for(folder / "pid"))
+    if stop == "key":
+        os.write(terminal.master, b"\x1a")
+    terminal.read_until(b"Stopped")
+    wait_for_state(pid, True)
+    os.write(terminal.master, b"fg\n")
+    wait_for_state(pid, False)
+    terminal.output = b""
+    os.write(terminal.master, b"\x1a")
+    terminal.read_until(b"Stopped")
+    wait_for_state(pid, True)
+    os.write(terminal.master, b"bg\n")
+    wait_for_state(pid, False)
+    os.write(terminal.master, b"wait %1; echo code=$?\n")
+    (folder / "go").touch()
+    terminal.read_until(b"code=44")
+    os.write(terminal.master, b"exit\n")
+    terminal.exit_code()
+    equal("exit code in the seal", seal(folder / "journal")["exit_code"], 44)
+
+
+def bash_stops_and_continues_the_job(record, folder):
+    job_control(["/bin/bash", "--norc", "--noprofile", "-i"], record, folder, "key")
+
+
+def dash_stops_and_continues_the_job(record, folder):
+    job_control([shutil.which("dash"), "-i"], record, folder, "key")
+
+
+def bash_gets_the_terminal_of_a_job_that_stops_itself(record, folder):
+    job_control(["/bin/bash", "--norc", "--noprofile", "-i"], record, folder, "itself")
+
+
+def dash_gets_the_terminal_of_a_job_that_stops_itself(record, folder):
+    job_control([shutil.which("dash"), "-i"], record, folder, "itself")
+
+
+def a_status_line_is_drawn_and_cleared(record, folder):
+    script = f"echo ready; until [ -e '{folder}/go' ]; do sleep 0.05; done"
+    terminal = Terminal(record[:-1] + ["--status", "--", "/bin/sh", "-c", script])
+    terminal.read_until(b" steps, memory ")
+    (folder / "go").touch()
+    terminal.read_until(None)
+    equal("exit code", terminal.exit_code(), 0)
+    assert b"\r\x1b[Kddo-record: 0:00:0" in terminal.output, terminal.output
+    assert terminal.output.rstrip().split(b"\n")[-1].startswith(b"ddo-record: analyse with"), terminal.output
+
+
 CASES = [
+    quick_interrupts_end_a_command_that_ignores_them,
+    quick_interrupts_are_left_to_a_handler,
+    bash_stops_and_continues_the_job,
+    dash_stops_and_continues_the_job,
+    bash_gets_the_terminal_of_a_job_that_stops_itself,
+    dash_gets_the_terminal_of_a_job_that_stops_itself,
+    a_status_line_is_drawn_and_cleared,
     keeps_the_terminal,
     ctrl_c_comes_once,
     ctrl_c_ends_a_plain_command,

@@ -123,7 +123,8 @@ fn from_programs() -> Documents {
         let name = path.to_str().expect("text");
         if name.ends_with(".ndjson") {
             let text = String::from_utf8(bytes).expect("text");
-            documents.extend(text.lines().map(|line| ("memory", serde_json::from_str(line).expect("a whole line"))));
+            let kind = if name.ends_with("/host.ndjson") { "host-event" } else { "memory" };
+            documents.extend(text.lines().map(|line| (kind, serde_json::from_str(line).expect("a whole line"))));
             continue;
         }
         let kind = match name {
@@ -135,6 +136,8 @@ fn from_programs() -> Documents {
             _ if name.contains("/snapshots/mine/") => "journal",
             _ if name.contains("/reports/") => "report",
             "model.safetensors" | "journal.analysis/run.perfetto-trace" => continue,
+            _ if name.ends_with("/tracker.json") => continue,
+            _ if name.starts_with("journal.analysis/plots/") => continue,
             other => panic!("{other} is no file of a run"),
         };
         documents.push((kind, serde_json::from_slice(&bytes).expect("whole")));
@@ -188,6 +191,7 @@ fn rows_of(kind: &str, leaf: &str) -> String {
             leaf.strip_prefix("settings.").map_or_else(|| format!("manifest.{leaf}"), |rest| format!("settings.{rest}"))
         }
         "manifest-end" => format!("manifest_end.{leaf}"),
+        "host-event" => format!("host_event.{leaf}"),
         other => format!("{other}.{leaf}"),
     }
 }
@@ -207,7 +211,7 @@ fn every_leaf_of_a_run_is_declared() {
     let kinds: Vec<&str> = count.keys().copied().collect();
     assert_eq!(
         kinds,
-        ["check", "journal", "manifest", "manifest-end", "memory", "reconciliation", "report", "summary"],
+        ["check", "host-event", "journal", "manifest", "manifest-end", "memory", "reconciliation", "report", "summary"],
         "{count:?}"
     );
     assert!(
@@ -245,8 +249,8 @@ fn the_counters_that_runs_write_are_the_same_as_ever() {
 }
 
 /// Documents that the specification does not describe.
-const OWN_DOCUMENTS: [&str; 8] =
-    ["manifest", "settings.", "memory.", "summary", "manifest_end", "reconciliation", "deltas", "check"];
+const OWN_DOCUMENTS: [&str; 9] =
+    ["manifest", "settings.", "memory.", "host_event.", "summary", "manifest_end", "reconciliation", "deltas", "check"];
 
 /// Rows of reports and journals that neither the specification nor a recorded run names: additive, never a misspelling.
 const ADDITIVE: &[&str] = &[

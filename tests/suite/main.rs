@@ -27,3 +27,5 @@ mod tidy;
 mod tidy_rules;
 mod vmm_rows;
 mod wrap;
+mod wrap_jobs;
+mod wrap_memory;

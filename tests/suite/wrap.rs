@@ -100,9 +100,11 @@ fn the_exit_code_is_the_commands() {
 
 #[test]
 fn what_is_wrong_before_the_start_is_said_in_time() {
-    let cases: [&[&str]; 16] = [
-        &["--status"],
-        &["--memory-monitor", "full"],
+    let cases: [&[&str]; 18] = [
+        &["--no-such-option"],
+        &["--disk-budget", "5"],
+        &["--disk-budget", "1kB"],
+        &["--status=yes"],
         &["--memory-monitor", "all"],
         &["--journal", "some"],
         &["--interval", "100"],
@@ -181,7 +183,7 @@ fn the_folder_is_private_and_complete() {
         names.push(entry.file_name());
     }
     names.sort();
-    assert_eq!(names, ["manifest.end.json", "manifest.json", "memory.ndjson"]);
+    assert_eq!(names, ["manifest.end.json", "manifest.json", "memory.ndjson", "tracker.json"]);
     let deep = run(bare(&at).args(["-o", "a/b/c", "--memory-monitor", "off", "--", "true"]));
     assert_eq!(deep.status.code(), Some(0));
     assert_eq!((mode(&at.path().join("a")), mode(&at.path().join("a/b/c"))), (0o700, 0o700));
@@ -411,9 +413,9 @@ fn memory_is_sampled_from_the_start_to_the_end() {
     assert_eq!(end.findings, []);
 }
 
-/// Waits for a full `memory.ndjson` (its lines are shorter than 200 bytes), then for the monitor to have looked again.
+/// Waits for a full `memory.ndjson` (its lines are shorter than 600 bytes), then for the monitor to have looked again.
 const UNTIL_FULL: &str = r#"
-until [ "$(wc -c < "$DDO_RECORD_DIR/memory.ndjson")" -ge 7992 ]; do sleep 0.01; done
+until [ "$(wc -c < "$DDO_RECORD_DIR/memory.ndjson")" -ge 7592 ]; do sleep 0.01; done
 for task in /proc/$PPID/task/*; do grep -q ddo-memory "$task/comm" && break; done
 pauses() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' "$task/status"; }
 first=$(pauses)

@@ -3,11 +3,13 @@
 //! Uses `run`. Invariants: a peak is always named by what was read; sampled peaks can miss short ones and say so.
 
 use super::lookahead::last_values;
+use super::memory_series::series;
 use crate::run::{Component, Run};
 use ddo_schemas::Finding;
 use ddo_schemas::unit::human_bytes;
 
-const RESIDENT: &str = "runtime.vmm.fast_total_weight_resident_bytes";
+/// Device memory that holds weights.
+pub(super) const RESIDENT: &str = "runtime.vmm.fast_total_weight_resident_bytes";
 
 /// The ceiling that a component was attached with.
 pub fn ceiling(component: &Component) -> Option<u64> {
@@ -19,10 +21,45 @@ pub fn weights_resident(component: &Component) -> Option<u64> {
     last_values(component)?.get(RESIDENT).and_then(|value| value.as_u64())
 }
 
-/// Largest sampled resident memory of the command's own process.
-pub fn peak_rss(run: &Run) -> Option<u64> {
-    let sealed = run.seal.as_ref().and_then(|seal| seal.peak_rss_bytes);
-    sealed.or_else(|| run.memory.iter().filter_map(|sample| sample.rss_bytes).max())
+/// A sampled peak with the name of what was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peak {
+    /// What was read.
+    pub name: String,
+    /// Path of the declaration.
+    pub path: &'static str,
+    /// The largest sampled value.
+    pub bytes: u64,
+    /// When it was first seen, in seconds since the manifest's reading; `None` where only the seal tells the peak.
+    pub at_seconds: Option<f64>,
+}
+
+/// Peaks by kind, from the samples; where these are missing, from the seal.
+pub fn peaks(run: &Run) -> Vec<Peak> {
+    let from_samples = series(&run.memory).into_iter().filter_map(|series| {
+        let (at, bytes) = series.peak()?;
+        Some(Peak { name: series.name, path: series.path, bytes, at_seconds: Some(at) })
+    });
+    let mut peaks: Vec<Peak> = from_samples.collect();
+    let Some(seal) = run.seal.as_ref().filter(|_| peaks.is_empty()) else { return peaks };
+    let label = |metric: Option<&String>| metric.map_or_else(|| "unnamed".into(), |metric| crate::run::shorten(metric));
+    let manifest = run.manifest.as_ref();
+    let ram = label(manifest.and_then(|manifest| manifest.ram_metric.as_ref()));
+    let gpu = label(manifest.and_then(|manifest| manifest.gpu_metric.as_ref()));
+    let sealed = [
+        (format!("processes ({ram})"), "memory.ram_bytes", seal.peak_ram_bytes),
+        ("own process (rss)".into(), "memory.rss_bytes", seal.peak_rss_bytes),
+        ("control group".into(), "memory.control_group_bytes", seal.control_group_peak_bytes),
+        (format!("device ({gpu})"), "memory.gpu_used_bytes", seal.peak_gpu_used_bytes),
+    ];
+    let told = sealed.into_iter().filter_map(|(name, path, bytes)| Some(Peak { name, path, bytes: bytes?, at_seconds: None }));
+    peaks.extend(told);
+    peaks
+}
+
+/// The limit of the control group that the command started in.
+pub fn group_limit(run: &Run) -> Option<u64> {
+    run.manifest.as_ref()?.limits.as_ref()?.control_group_bytes
 }
 
 /// A finding where a snapshot shows more weights than the ceiling allows.

@@ -11,6 +11,7 @@ pub mod estimate;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;
+pub mod memory_series;
 pub mod operators;
 pub mod overlap;
 pub mod reconcile;

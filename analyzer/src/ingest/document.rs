@@ -26,6 +26,10 @@ pub(super) enum Document {
     Seal(Value),
     /// A structure of a report that stands alone.
     Structure(Value),
+    /// The host tracker's report.
+    Tracker(Value),
+    /// The sign that the disk budget was reached; the seal tells the same.
+    DiskStop,
     /// Operators of a profiler in Chrome's format.
     OperatorTrace,
     /// Something else.
@@ -48,6 +52,10 @@ impl Document {
             Document::Seal(value)
         } else if structures::alone(&value).is_some() || structures::bundle(&value) {
             Document::Structure(value)
+        } else if has("memory_monitor") && has("steps") {
+            Document::Tracker(value)
+        } else if has("disk_budget_bytes") && has("journal_bytes") {
+            Document::DiskStop
         } else {
             Document::Unknown
         }

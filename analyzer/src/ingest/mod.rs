@@ -77,6 +77,7 @@ struct Found {
     seal: Option<ManifestEnd>,
     seal_seen: bool,
     memory: samples::Memory,
+    tracker: Option<serde_json::Value>,
     operators: Vec<OperatorTrace>,
 }
 
@@ -136,6 +137,12 @@ impl Loader {
             }
             Document::Manifest(value) => self.manifest(entry, value),
             Document::Seal(value) => self.seal(entry, value),
+            Document::Tracker(value) if self.run.tracker.is_none() => self.run.tracker = Some(value),
+            Document::Tracker(_) => {
+                let text = "is a second report of a host tracker; the first one counts";
+                self.notes.add(Finding::warning("second_tracker", &entry.shown, text));
+            }
+            Document::DiskStop => {}
             Document::OperatorTrace => self.operators(entry),
             Document::Unknown => {
                 self.notes.add(Finding::note("unrecognised_file", &entry.shown, "is JSON, but no document that is known here"));
@@ -201,6 +208,8 @@ impl Loader {
             seal: found.seal,
             components,
             memory: found.memory.samples,
+            host_events: found.memory.events,
+            tracker: found.tracker,
             operators: found.operators,
             ..Run::default()
         };

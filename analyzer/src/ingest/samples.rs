@@ -1,4 +1,4 @@
-//! `memory.ndjson`: "How much memory did the command hold, and when?"
+//! `memory.ndjson` and `host.ndjson`: "How much memory did the command hold, and what did its host say?"
 //!
 //! Uses the declared line. Invariants: lines and their number are bounded; a last line that was cut is named; a
 //! sample without a value stays without one.
@@ -9,7 +9,7 @@ use super::notes::Notes;
 use super::walk::{self, Entry};
 use crate::limits::{MAX_LINE_BYTES, MAX_MEMORY_SAMPLES};
 use ddo_schemas::manifest::ManifestEnd;
-use ddo_schemas::memory::MemorySample;
+use ddo_schemas::memory::{HostEvent, MemorySample};
 use ddo_schemas::{Finding, version};
 use std::io::{BufRead, BufReader, Read};
 
@@ -18,6 +18,8 @@ use std::io::{BufRead, BufReader, Read};
 pub(super) struct Memory {
     /// In file order.
     pub(super) samples: Vec<MemorySample>,
+    /// What hosts told the recorder.
+    pub(super) events: Vec<HostEvent>,
     file: Option<String>,
 }
 
@@ -79,6 +81,9 @@ impl Memory {
                 return true;
             }
         };
+        if value.get("event").is_some() {
+            return self.event(value, place, paths, notes);
+        }
         if supported(&value, "the memory sample", version::MEMORY_SAMPLE, &place, notes).is_none() {
             return false;
         }
@@ -89,6 +94,24 @@ impl Memory {
                 self.samples.push(sample);
             }
             Err(error) => notes.add(Finding::error("memory_line_unreadable", place, format!("is no sample: {error}"))),
+        }
+        true
+    }
+
+    /// Takes one line of `host.ndjson`; false when reading should stop.
+    fn event(&mut self, value: serde_json::Value, place: String, paths: &mut Paths, notes: &mut Notes) -> bool {
+        if supported(&value, "the host event", version::HOST_EVENT, &place, notes).is_none() {
+            return false;
+        }
+        if self.events.len() >= MAX_MEMORY_SAMPLES {
+            let text = format!("only the first {MAX_MEMORY_SAMPLES} events were read");
+            notes.add(Finding::warning("too_many_host_events", place, text));
+            return false;
+        }
+        paths.document(&value, "host_event");
+        match serde_json::from_value(value) {
+            Ok(event) => self.events.push(event),
+            Err(error) => notes.add(Finding::error("host_event_unreadable", place, format!("is no event: {error}"))),
         }
         true
     }

@@ -8,8 +8,10 @@ pub mod dataset;
 pub mod delta;
 pub mod explain;
 pub mod files;
+pub mod memory_table;
 pub mod operators;
 pub mod perfetto;
+pub mod plots;
 pub mod reconcile;
 pub mod summary;
 pub mod text;
@@ -27,6 +29,8 @@ use std::path::{Path, PathBuf};
 
 /// File name of the trace.
 pub const TRACE_FILE: &str = "run.perfetto-trace";
+/// Where the plot of memory lies in the output folder, without its ending.
+pub const MEMORY_PLOT: &str = "plots/memory";
 /// File name of the summary.
 pub const SUMMARY_FILE: &str = "summary.json";
 
@@ -63,7 +67,11 @@ pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary,
         folder.write(RECONCILIATION_FILE, |out| reconcile::write(&reconciled.document, out))?;
         outputs.push(("reconciliation", RECONCILIATION_FILE));
     }
-    let mut summary = summary::of(run, outputs.iter().map(|(kind, name)| (kind.to_string(), name.to_string())).collect());
+    let mut outputs: Vec<(String, String)> = outputs.into_iter().map(|(kind, name)| (kind.into(), name.into())).collect();
+    if write_memory_plot(run, &folder)? {
+        outputs.push(("memory_plot".to_owned(), format!("{MEMORY_PLOT}.svg")));
+    }
+    let mut summary = summary::of(run, outputs.into_iter().collect());
     summary.findings.extend(perfetto::too_large(stats.bytes));
     folder.write(SUMMARY_FILE, |out| summary::write(&summary, out))?;
     Ok((summary, folder.path))
@@ -90,6 +98,23 @@ pub fn write_trace(run: &Run, input: &Path, options: &Options) -> Result<(PathBu
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
     let stats = write_trace_file(run, &folder, &options.trace)?;
     Ok((folder.path.join(TRACE_FILE), stats))
+}
+
+/// Writes the plots alone.
+///
+/// # Errors
+/// When the output folder is not free, or cannot be written.
+pub fn write_plots(run: &Run, input: &Path, out: &Path, force: bool) -> Result<(), Error> {
+    let folder = Folder::open(input, Some(out), force)?;
+    write_memory_plot(run, &folder).map(|_| ())
+}
+
+/// Draws memory over time; false where there is nothing to draw.
+fn write_memory_plot(run: &Run, folder: &Folder) -> Result<bool, Error> {
+    let Some(picture) = plots::memory::draw(run)? else { return Ok(false) };
+    folder.write(&format!("{MEMORY_PLOT}.svg"), |out| out.write_all(picture.svg.as_bytes()).map_err(Error::Output))?;
+    folder.write(&format!("{MEMORY_PLOT}.png"), |out| out.write_all(&picture.png).map_err(Error::Output))?;
+    Ok(true)
 }
 
 fn write_trace_file(run: &Run, folder: &Folder, options: &TraceOptions) -> Result<TraceStats, Error> {

@@ -356,9 +356,16 @@ fn weight_lines(screen: &mut Screen, component: &Component) {
 }
 
 fn process_memory(screen: &mut Screen, run: &Run) {
-    if let Some(peak) = memory::peak_rss(run) {
-        let text = format!("sampled peak rss {} (mapped pages count; short peaks can be missed)", human_bytes(peak));
-        screen.item("host memory", &text);
+    let peaks = memory::peaks(run);
+    // Sums over all processes first; anonymous and file pages are parts of them and have their own page.
+    let shown = ["memory.ram_bytes", "memory.rss_bytes", "memory.control_group_bytes", "memory.gpu_used_bytes"];
+    let words: Vec<String> = shown
+        .iter()
+        .flat_map(|path| peaks.iter().filter(move |peak| peak.path == *path))
+        .map(|peak| format!("{} {}", peak.name, human_bytes(peak.bytes)))
+        .collect();
+    if !words.is_empty() {
+        screen.item("memory", &format!("sampled peaks: {}; short ones can be missed", words.join(", ")));
     }
 }
 

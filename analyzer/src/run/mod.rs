@@ -19,7 +19,7 @@ pub use words::{shorten, shorten_to};
 
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
-use ddo_schemas::memory::MemorySample;
+use ddo_schemas::memory::{HostEvent, MemorySample};
 use ddo_schemas::sections::ExecutionTiming;
 use ddo_schemas::timeline::NativeTimeline;
 use operators::OperatorTrace;
@@ -40,6 +40,10 @@ pub struct Run {
     pub operators: Vec<OperatorTrace>,
     /// Samples of the memory monitor, in file order.
     pub memory: Vec<MemorySample>,
+    /// What embedded hosts told the recorder, in file order.
+    pub host_events: Vec<HostEvent>,
+    /// The host tracker's report, as recorded.
+    pub tracker: Option<Value>,
     /// What was noticed while reading, in this run and the others.
     pub findings: Vec<Finding>,
     /// Further runs of the same input, such as the other ranks of one job; they have no others and no findings.

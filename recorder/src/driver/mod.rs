@@ -8,6 +8,7 @@
 
 pub mod compute;
 pub mod cuda;
+pub mod descriptors;
 mod faulty;
 mod file;
 pub mod host;

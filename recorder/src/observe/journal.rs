@@ -17,6 +17,9 @@ pub struct JournalOptions {
     pub enabled: bool,
 }
 
+/// How the file names of step records start.
+pub(crate) const STEP_FILE_START: &str = "step_";
+
 /// An open journal. It holds the session only until it is finished or dropped.
 #[derive(Debug)]
 pub struct MetricsJournal {
@@ -29,6 +32,8 @@ struct Open {
     folder: PathBuf,
     start: Nanos,
     folder_made: bool,
+    /// While this file exists, nothing is written.
+    stop: Option<PathBuf>,
 }
 
 impl Offload {
@@ -39,14 +44,25 @@ impl Offload {
             folder: folder.to_path_buf(),
             start: self.inner.clock.now(),
             folder_made: false,
+            stop: None,
         });
         MetricsJournal { open }
     }
 }
 
 impl MetricsJournal {
+    /// Writes nothing while the given file exists; a wrapper makes it when its disk budget is reached.
+    #[must_use]
+    pub fn stopped_by(mut self, file: PathBuf) -> MetricsJournal {
+        if let Some(open) = &mut self.open {
+            open.stop = Some(file);
+        }
+        self
+    }
+
     /// Publishes the record before the first step (`None`) or after the submission of a step, and says where.
-    /// `None` from a disabled or finished journal's point of view: a disabled one answers `Ok(None)`.
+    /// `None` from a disabled or finished journal's point of view: a disabled one answers `Ok(None)`, and so does one that
+    /// was told to stop.
     ///
     /// # Errors
     /// [`Error::Publish`] when the record exists already or cannot be published; earlier records stay as they are.
@@ -55,6 +71,9 @@ impl MetricsJournal {
     /// Writes, flushes and publishes one file.
     pub fn record(&mut self, step: Option<u64>) -> Result<Option<PathBuf>> {
         let Some(open) = &mut self.open else { return Ok(None) };
+        if open.stop.as_ref().is_some_and(|file| file.exists()) {
+            return Ok(None);
+        }
         let name = step.map_or(RecordName::Before, RecordName::Step).file_name();
         let record = JournalRecord {
             schema_version: version::JOURNAL,
@@ -80,6 +99,14 @@ impl MetricsJournal {
 pub(super) fn to_json(what: &str, value: &impl serde::Serialize) -> Result<Vec<u8>> {
     let json = serde_json::to_vec_pretty(value);
     json.map_err(|error| Error::Serialise { what: what.to_string(), reason: error.to_string() })
+}
+
+/// One line of JSON with its end.
+pub(super) fn to_json_line(what: &str, value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    let json = serde_json::to_vec(value);
+    let mut line = json.map_err(|error| Error::Serialise { what: what.to_string(), reason: error.to_string() })?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// Makes a folder and its parents, for the owner only.

@@ -6,6 +6,8 @@
 //! makes no driver call, no file and no folder. Nothing that exists is ever overwritten.
 
 pub mod folder;
+mod host_events;
+pub mod host_memory;
 mod journal;
 pub mod publish;
 mod run;
@@ -14,6 +16,8 @@ mod timeline;
 mod timer;
 mod windows;
 
+pub use host_events::{DISK_STOP_FILE, HOST_EVENTS_FILE, ranks_of_environment};
+pub(crate) use journal::STEP_FILE_START;
 pub use journal::{JournalOptions, MetricsJournal};
 pub use run::RecordRun;
 pub use snapshot::SnapshotOptions;

@@ -1,12 +1,14 @@
 //! The recording that a wrapper asked for: where to write, and what to collect.
 
 use super::folder::claim_dir;
+use super::host_events::{DISK_STOP_FILE, append, event};
 use super::journal::{make_folder, to_json};
 use super::publish::{PublishError, publish_new};
 use crate::error::{Error, Result};
-use crate::limits::{MAX_NAME_CLAIMS, MAX_SETTINGS_BYTES};
+use crate::limits::{MAX_NAME_CLAIMS, MAX_PHASE_CHARS, MAX_SETTINGS_BYTES};
 use ddo_schemas::Report;
-use ddo_schemas::settings::{ENV_DIR, ENV_SETTINGS, Settings};
+use ddo_schemas::memory::HostEvent;
+use ddo_schemas::settings::{BadSettings, ENV_DIR, ENV_SETTINGS, Settings, is_component_name};
 use std::path::{Path, PathBuf};
 
 /// A run folder and the settings handed over with it. A host that says off wins over these wishes.
@@ -71,7 +73,52 @@ impl RecordRun {
         let snapshots = self.folder.join("snapshots");
         make_folder(&snapshots)?;
         let name = self.settings.component.as_deref().unwrap_or(component);
-        claim_dir(&snapshots, name).map_err(|error| Error::io("claim a folder in", &snapshots, std::io::Error::other(error)))
+        let claimed = claim_dir(&snapshots, name)
+            .map_err(|error| Error::io("claim a folder in", &snapshots, std::io::Error::other(error)))?;
+        self.tell(HostEvent { component: Some(component.into()), folder: Some(self.relative(&claimed)), ..event("component") })?;
+        Ok(claimed)
+    }
+
+    /// The file that appears when the wrapper's disk budget is reached; for
+    /// [`MetricsJournal::stopped_by`](super::MetricsJournal::stopped_by).
+    pub fn stop_file(&self) -> PathBuf {
+        self.folder.join(DISK_STOP_FILE)
+    }
+
+    /// Begins a phase: the wrapper's memory samples from now on belong to it, until the next one begins.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a name that is empty, too long or has control characters; I/O errors with their path.
+    pub fn phase(&self, name: &str) -> Result<()> {
+        let length = name.chars().count();
+        if !(1..=MAX_PHASE_CHARS).contains(&length) || name.chars().any(char::is_control) {
+            let reason =
+                format!("a phase's name has 1 to {MAX_PHASE_CHARS} characters, none of them a control character; got {name:?}");
+            return Err(Error::Settings { variable: "phase", reason });
+        }
+        self.tell(HostEvent { phase: Some(name.into()), ..event("phase") })
+    }
+
+    /// Adds a report about a component to the run, beside those of other components and processes.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a component name that cannot be a file name; otherwise as [`RecordRun::write_report`].
+    pub fn record_ddo_metrics(&self, report: &Report, component: &str) -> Result<PathBuf> {
+        if !is_component_name(component) {
+            let reason = BadSettings::Component(component.into()).to_string();
+            return Err(Error::Settings { variable: "component", reason });
+        }
+        let path = self.write_report(component, report)?;
+        self.tell(HostEvent { component: Some(component.into()), folder: Some(self.relative(&path)), ..event("report") })?;
+        Ok(path)
+    }
+
+    fn tell(&self, event: HostEvent) -> Result<()> {
+        append(&self.folder, &event)
+    }
+
+    fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 
     /// Publishes a report as `reports/NAME.json`, else `reports/NAME.2.json` and so on.

@@ -91,14 +91,29 @@ fn not_started(program: &OsStr, error: &io::Error) -> NotStarted {
     NotStarted { code, exit, reason: format!("{what} ({error})") }
 }
 
-/// Waits until the command has ended, without reaping it: its process id stays its own.
+/// What a command did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A signal stopped it; it may be continued.
+    Stopped,
+    /// It has ended and was not reaped.
+    Ended,
+}
+
+/// Waits until the command has stopped or ended, without reaping it: its process id stays its own.
 ///
 /// # Cost
 /// Blocks for as long as the command runs.
-pub fn wait_for_end(pid: Pid) -> io::Result<()> {
+pub fn wait_for_change(pid: Pid) -> io::Result<Change> {
+    let seen = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     loop {
-        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-            Ok(_) => return Ok(()),
+        match waitid(WaitId::Pid(pid), seen) {
+            Ok(Some(status)) if status.stopped() => {
+                // Each stop is told once; by now the command may run again or have ended.
+                waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG).ok();
+                return Ok(Change::Stopped);
+            }
+            Ok(_) => return Ok(Change::Ended),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -16,12 +16,6 @@ pub enum WrapError {
     /// No command was given.
     #[error("no command; write it after `--`")]
     NoCommand,
-    /// A monitor mode that this build lacks.
-    #[error("--memory-monitor {got:?} is not built; this recorder has `rss` and `off`")]
-    MonitorNotBuilt {
-        /// What was asked for.
-        got: String,
-    },
     /// A word outside a closed set.
     #[error("{option} is {got:?}; it must be {allowed}")]
     UnknownWord {
@@ -47,6 +41,20 @@ pub enum WrapError {
         least_ms: u128,
         /// The longest, milliseconds.
         most_ms: u128,
+    },
+    /// A text that is no size.
+    #[error("--disk-budget is {got:?}; write a whole number with its unit, such as 500MiB, 2GiB or 4GB")]
+    NotASize {
+        /// What was given.
+        got: String,
+    },
+    /// A size below its limit.
+    #[error("--disk-budget is {got}; it must be at least {least} bytes")]
+    DiskBudget {
+        /// What was given.
+        got: String,
+        /// The least budget, bytes.
+        least: u64,
     },
     /// A component name that cannot be a folder name.
     #[error(

@@ -1,23 +1,32 @@
 //! "How much memory does the command use?" The memory monitor.
 //!
-//! May use: std, schemas and procfs.
+//! May use: std, schemas, procfs, `observe::host_memory` and the other modules of this room.
 //!
 //! Invariants:
-//! - the pause begins after a query has completed; it is no sampling period;
+//! - the pause begins after both queries have completed; it is no sampling period;
 //! - a sample is one line, written by one call; after a failed write the file ends with a whole line again;
-//! - a query that fails because the command has just ended is no error;
+//! - a query that fails because the command has just ended is no error; any other failure is counted and told;
 //! - nothing that goes wrong here touches the command.
 
 use super::clock::monotonic_seconds;
+use super::device::{Devices, Used};
 use super::error::WrapError;
+use super::group::GroupWatch;
+use super::host_events::HostEvents;
+use super::lines::Lines;
+use super::status::Live;
+use super::tracker::{Look, Report, Setup, Tally};
+use super::tree::Tree;
+use crate::limits::MAX_TREE_PROCESSES;
+use crate::observe::host_memory::{self, Held};
 use ddo_schemas::memory::MemorySample;
 use ddo_schemas::{Finding, Seconds, version};
-use procfs::ProcError;
 use procfs::process::Process;
+use procfs::{ProcError, ProcResult};
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,22 +34,98 @@ use std::time::{Duration, Instant};
 /// File name of the samples.
 pub const MEMORY_FILE: &str = "memory.ndjson";
 
+/// What is read of every process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Resident memory.
+    Rss,
+    /// Resident memory without files behind it.
+    AnonymousRss,
+    /// Resident memory that no other process holds.
+    Uss,
+}
+
+impl Metric {
+    /// The cheap one, or the private one: anonymous pages where the kernel counts them, else the unique set.
+    pub fn choose(full: bool) -> Metric {
+        let counted = || Process::myself().and_then(|me| me.status()).is_ok_and(|status| status.rssanon.is_some());
+        match full {
+            false => Metric::Rss,
+            true if counted() => Metric::AnonymousRss,
+            true => Metric::Uss,
+        }
+    }
+
+    /// The label of every figure: all are sums over the command's processes.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Metric::Rss => "rss_process_tree",
+            Metric::AnonymousRss => "anonymous_rss_process_tree",
+            Metric::Uss => "uss_process_tree",
+        }
+    }
+
+    fn read(self, process: &Process) -> ProcResult<Held> {
+        match self {
+            Metric::Rss => host_memory::counters(process),
+            Metric::AnonymousRss => host_memory::kinds(process),
+            Metric::Uss => host_memory::unique(process),
+        }
+    }
+
+    fn of(self, held: &Held) -> Option<u64> {
+        match self {
+            Metric::Rss => Some(held.resident),
+            Metric::AnonymousRss => held.anonymous,
+            Metric::Uss => held.unique,
+        }
+    }
+}
+
 /// What the monitor measures against and how often.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
+#[derive(Debug)]
+pub struct Watch {
+    /// The journal folder.
+    pub folder: PathBuf,
+    /// `rss` or `full`.
+    pub mode: &'static str,
+    /// What is read.
+    pub metric: Metric,
     /// The manifest's reading of the monotonic clock, seconds.
     pub epoch_seconds: f64,
     /// Pause after a query.
     pub interval: Duration,
+    /// Devices, where there are any, and what they held before the command.
+    pub devices: Option<(Devices, Used)>,
+    /// What people and the disk budget share with the monitor.
+    pub live: Arc<Live>,
 }
 
 /// What the monitor saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Watched {
     /// Lines written.
     pub samples: u64,
-    /// Largest resident memory, where any query succeeded.
+    /// Largest resident memory of the command's own process, where any query succeeded.
     pub peak_rss_bytes: Option<u64>,
+    /// Largest sum, as the metric says.
+    pub peak_ram_bytes: Option<u64>,
+    /// Largest device memory of the samples.
+    pub peak_gpu_bytes: Option<u64>,
+    /// Device memory before the command.
+    pub gpu_baseline_bytes: Option<u64>,
+    /// Address space limit of the command's own process, where it has one.
+    pub address_space_limit: Option<u64>,
+    /// The control groups.
+    pub group: GroupWatch,
+    /// Known descendants that were alive at the end.
+    pub processes_left: u64,
+    /// The last sample with a value.
+    pub last: Option<MemorySample>,
+    /// The first sample with the largest sum.
+    pub largest: Option<MemorySample>,
+    /// The host tracker's report as JSON; `None` when the monitor never began.
+    pub tracker: Option<serde_json::Result<Vec<u8>>>,
     /// What went wrong.
     pub findings: Vec<Finding>,
 }
@@ -71,11 +156,11 @@ impl MemoryFile {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn into_monitor(self, pace: Pace) -> Result<Monitor, WrapError> {
+    pub fn into_monitor(self, watch: Watch) -> Result<Monitor, WrapError> {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("ddo-memory".into())
-            .spawn(move || watch(self.lines, pace, &told))
+            .spawn(move || run(self.lines, watch, &told))
             .map_err(WrapError::system("the memory monitor's thread cannot be started"))?;
         Ok(Monitor { tell, thread })
     }
@@ -101,160 +186,248 @@ impl Monitor {
     /// Waits for the query in progress, and flushes the file to disk.
     pub fn stop(self) -> Watched {
         drop(self.tell);
-        self.thread.join().unwrap_or_default()
+        self.thread.join().unwrap_or_else(|_| Watched {
+            findings: vec![Finding::error("memory_monitor_failed", MEMORY_FILE, "the monitor's thread ended early")],
+            ..Watched::default()
+        })
     }
 }
 
-fn watch(mut lines: Lines<File>, pace: Pace, told: &mpsc::Receiver<i32>) -> Watched {
+fn run(lines: Lines<File>, watch: Watch, told: &mpsc::Receiver<i32>) -> Watched {
     let Ok(pid) = told.recv() else { return Watched::default() };
-    let mut process = None;
-    let mut tally = Tally::default();
+    let mut watcher = Watcher::new(watch, lines, pid);
     loop {
-        let looked = Instant::now();
-        let answer = query(&mut process, pid);
-        let query_seconds = looked.elapsed().as_secs_f64();
-        let elapsed_seconds = monotonic_seconds() - pace.epoch_seconds;
-        let sample = |rss_bytes, error_type: Option<&str>| MemorySample {
-            schema_version: version::MEMORY_SAMPLE,
-            elapsed_seconds: Seconds(elapsed_seconds),
-            rss_bytes,
-            query_seconds: Seconds(query_seconds),
-            error_type: error_type.map(str::to_owned),
-        };
-        if let Answer::Rss(bytes) = answer {
-            tally.peak = tally.peak.max(Some(bytes));
-            lines.append(&sample(Some(bytes), None));
+        let (sample, look) = watcher.look();
+        let failed = look.error_type.is_some();
+        if let (Some(sample), false) = (&sample, failed) {
+            watcher.keep(sample, &look);
         }
-        match told.recv_timeout(pace.interval) {
+        match told.recv_timeout(watcher.watch.interval) {
             Err(RecvTimeoutError::Timeout) | Ok(_) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         // Only now is it known that the failure was not the command's end.
-        if let Answer::Failed(error_type) = answer {
-            tally.failed = tally.failed.saturating_add(1);
-            lines.append(&sample(None, Some(error_type)));
+        if let (Some(sample), true) = (&sample, failed) {
+            watcher.keep(sample, &look);
         }
     }
-    tally.watched(lines)
+    watcher.end()
 }
 
-#[derive(Debug, Default)]
-struct Tally {
-    peak: Option<u64>,
-    failed: u64,
+/// Sums over the command's processes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    own: Held,
+    ram: Option<u64>,
+    anonymous: Option<u64>,
+    shared: Option<u64>,
+    processes: u64,
 }
 
-impl Tally {
-    fn watched(self, mut lines: Lines<File>) -> Watched {
-        if let Err(error) = lines.sink.sync_all() {
-            lines.broken.get_or_insert(format!("the file could not be flushed to disk: {error}"));
-        }
-        let mut findings = Vec::new();
-        if self.failed > 0 {
-            let text = format!("{} memory queries failed while the command ran", self.failed);
-            findings.push(Finding::warning("memory_query_failed", MEMORY_FILE, text));
-        }
-        if let Some(reason) = lines.broken {
-            let text = format!("after {} samples {reason}; later samples are missing", lines.written);
-            findings.push(Finding::error("memory_write_failed", MEMORY_FILE, text));
-        }
-        Watched { samples: lines.written, peak_rss_bytes: self.peak, findings }
-    }
-}
-
-/// What a query gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    /// Resident bytes.
-    Rss(u64),
-    /// Why there is no value.
-    Failed(&'static str),
-    /// The process has ended and waits to be reaped.
-    Ended,
-}
-
-fn query(process: &mut Option<Process>, pid: i32) -> Answer {
-    match resident(process, pid) {
-        Ok(0) if process.as_ref().is_none_or(|p| !p.is_alive()) => Answer::Ended,
-        Ok(bytes) => Answer::Rss(bytes),
-        Err(error) => Answer::Failed(error_type(&error)),
-    }
-}
-
-fn resident(process: &mut Option<Process>, pid: i32) -> Result<u64, ProcError> {
-    let process = match process {
-        Some(process) => process,
-        None => process.insert(Process::new(pid)?),
-    };
-    Ok(process.statm()?.resident.saturating_mul(procfs::page_size()))
-}
-
-fn error_type(error: &ProcError) -> &'static str {
-    match error {
-        ProcError::PermissionDenied(_) => "permission_denied",
-        ProcError::NotFound(_) => "not_found",
-        ProcError::Incomplete(_) => "incomplete",
-        ProcError::Io(..) => "io",
-        ProcError::Other(_) | ProcError::InternalError(_) => "unreadable",
-    }
-}
-
-/// Where lines go: a file, or a failing stand-in.
-trait Sink: io::Write {
-    /// Cuts the file back to its first `length` bytes.
-    fn cut(&mut self, length: u64) -> io::Result<()>;
-}
-
-impl Sink for File {
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.set_len(length)
-    }
-}
-
-/// Appends whole lines until the first failure.
-#[derive(Debug)]
-struct Lines<S> {
-    sink: S,
-    length: u64,
-    written: u64,
-    broken: Option<String>,
-}
-
-impl<S: Sink> Lines<S> {
-    fn new(sink: S) -> Lines<S> {
-        Lines { sink, length: 0, written: 0, broken: None }
-    }
-
-    fn append(&mut self, sample: &MemorySample) {
-        if self.broken.is_some() {
-            return;
-        }
-        match self.try_append(sample) {
-            Ok(bytes) => {
-                self.length = self.length.saturating_add(bytes);
-                self.written = self.written.saturating_add(1);
-            }
-            Err(error) => {
-                let cut = self.sink.cut(self.length);
-                let torn = cut.map_or_else(|e| format!(" (and its rest could not be cut off: {e})"), |()| String::new());
-                self.broken = Some(format!("a line could not be written: {error}{torn}"));
-            }
-        }
-    }
-
-    fn try_append(&mut self, sample: &MemorySample) -> io::Result<u64> {
-        let mut line = serde_json::to_vec(sample)?;
-        line.push(b'\n');
-        let wrote = loop {
-            match self.sink.write(&line) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                other => break other?,
+impl Sum {
+    fn add(&mut self, held: &Held, value: Option<u64>) {
+        let plus = |sum: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
             }
         };
-        if wrote == line.len() {
-            return Ok(wrote as u64);
+        plus(&mut self.ram, value);
+        plus(&mut self.anonymous, held.anonymous);
+        plus(&mut self.shared, held.shared);
+        self.processes += 1;
+    }
+}
+
+/// A process that is ending gives its address space back before it can be waited for.
+fn has_ended(held: &Held) -> bool {
+    held.address_space == 0
+}
+
+/// The state of the thread.
+struct Watcher {
+    watch: Watch,
+    lines: Lines<File>,
+    tree: Tree,
+    group: GroupWatch,
+    events: HostEvents,
+    tally: Tally,
+    own_peak: Option<u64>,
+    address_space_limit: Option<u64>,
+    failed: u64,
+    gpu_failed: u64,
+    last: Option<MemorySample>,
+    largest: Option<MemorySample>,
+}
+
+impl Watcher {
+    fn new(watch: Watch, lines: Lines<File>, pid: i32) -> Watcher {
+        let events = HostEvents::new(&watch.folder);
+        let (tree, group, tally) = (Tree::new(pid), GroupWatch::default(), Tally::new());
+        Watcher {
+            watch,
+            lines,
+            tree,
+            group,
+            events,
+            tally,
+            own_peak: None,
+            address_space_limit: None,
+            failed: 0,
+            gpu_failed: 0,
+            last: None,
+            largest: None,
         }
-        Err(io::Error::new(io::ErrorKind::StorageFull, format!("only {wrote} of {} bytes were taken", line.len())))
+    }
+
+    /// One query of both memories; no sample once the command's process has ended.
+    fn look(&mut self) -> (Option<MemorySample>, Look) {
+        let began = Instant::now();
+        let read = self.read_host();
+        let control_group_bytes = self.group.used_bytes();
+        let ram_seconds = began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        let gpu = self.watch.devices.as_mut().map(|(devices, _)| (devices.used(), devices.facts.metric()));
+        let gpu_seconds = gpu.map(|_| began.elapsed().as_secs_f64());
+        let at = monotonic_seconds() - self.watch.epoch_seconds;
+        for phase in self.events.new_events().into_iter().filter_map(|event| event.phase) {
+            self.tally.begin(&phase);
+        }
+        let gpu_bytes = gpu.and_then(|(used, _)| used.ok());
+        let gpu_error = gpu.and_then(|(used, _)| used.err());
+        let (sum, error) = match read {
+            Ok(Some(sum)) => (Some(sum), None),
+            Ok(None) => return (None, Look::default()),
+            Err(error) => (None, Some(error)),
+        };
+        let look = Look {
+            ram_bytes: sum.and_then(|sum| sum.ram),
+            gpu_bytes,
+            ram_seconds,
+            gpu_seconds: gpu_seconds.unwrap_or(0.0),
+            error_type: error.or(gpu_error),
+        };
+        let sample = MemorySample {
+            schema_version: version::MEMORY_SAMPLE,
+            elapsed_seconds: Seconds(at),
+            phase: self.tally.named_phase().map(str::to_owned),
+            rss_bytes: sum.map(|sum| sum.own.resident),
+            virtual_bytes: sum.map(|sum| sum.own.address_space),
+            ram_bytes: look.ram_bytes,
+            ram_metric: look.ram_bytes.map(|_| self.watch.metric.label().to_owned()),
+            processes: sum.map(|sum| sum.processes),
+            anonymous_bytes: sum.and_then(|sum| sum.anonymous),
+            shared_bytes: sum.and_then(|sum| sum.shared),
+            control_group_bytes,
+            gpu_used_bytes: gpu_bytes,
+            gpu_metric: gpu.filter(|(used, _)| used.is_ok()).map(|(_, metric)| metric.to_owned()),
+            query_seconds: Seconds(ram_seconds),
+            gpu_query_seconds: gpu_seconds.map(Seconds),
+            error_type: error.map(str::to_owned),
+            gpu_error_type: gpu_error.map(str::to_owned),
+        };
+        (Some(sample), look)
+    }
+
+    /// Host memory of the command's processes; `None` once its own process has ended.
+    fn read_host(&mut self) -> Result<Option<Sum>, &'static str> {
+        let metric = self.watch.metric;
+        let mut sum = Sum::default();
+        let due = self.tree.is_due();
+        let root = self.tree.root().map_err(|error| host_memory::error_type(&error))?;
+        let held = metric.read(root).map_err(|error| host_memory::error_type(&error))?;
+        if has_ended(&held) {
+            return Ok(None);
+        }
+        // The command may have moved to another group, or set a limit for itself.
+        if due {
+            self.group.look(root);
+            self.address_space_limit = host_memory::address_space_limit(root).or(self.address_space_limit);
+            self.tree.search();
+        }
+        sum.own = held;
+        sum.add(&held, metric.of(&held));
+        let mut ended = Vec::new();
+        let mut failure = None;
+        for (pid, process) in self.tree.descendants() {
+            match metric.read(process) {
+                Ok(held) if has_ended(&held) => ended.push(pid),
+                Ok(held) => sum.add(&held, metric.of(&held)),
+                Err(ProcError::NotFound(_) | ProcError::Io(..)) if !process.is_alive() => ended.push(pid),
+                Err(error) => failure = Some(host_memory::error_type(&error)),
+            }
+        }
+        self.tree.forget(&ended);
+        failure.map_or(Ok(Some(sum)), Err)
+    }
+
+    fn keep(&mut self, sample: &MemorySample, look: &Look) {
+        self.tally.add(look);
+        self.failed = self.failed.saturating_add(u64::from(sample.error_type.is_some()));
+        self.gpu_failed = self.gpu_failed.saturating_add(u64::from(sample.gpu_error_type.is_some()));
+        self.own_peak = self.own_peak.max(sample.rss_bytes);
+        self.watch.live.show(look.ram_bytes, look.gpu_bytes);
+        if !self.watch.live.is_full() {
+            self.lines.append(sample);
+        }
+        if sample.ram_bytes.is_some() {
+            self.last = Some(sample.clone());
+            if self.largest.as_ref().is_none_or(|largest| largest.ram_bytes < sample.ram_bytes) {
+                self.largest = Some(sample.clone());
+            }
+        }
+    }
+
+    fn end(mut self) -> Watched {
+        self.lines.sync();
+        self.tree.search();
+        let findings = self.findings();
+        let baseline = self.watch.devices.as_ref().and_then(|(_, before)| before.ok());
+        let setup = Setup {
+            mode: self.watch.mode,
+            ram_metric: self.watch.metric.label(),
+            gpu_metric: self.watch.devices.as_ref().map(|(devices, _)| devices.facts.metric()),
+            gpu_baseline: baseline,
+            interval_seconds: self.watch.interval.as_secs_f64(),
+        };
+        let tracker = serde_json::to_vec_pretty(&Report::of(&setup, &self.tally));
+        Watched {
+            samples: self.lines.written,
+            peak_rss_bytes: self.own_peak,
+            peak_ram_bytes: self.tally.peak_ram(),
+            peak_gpu_bytes: self.tally.peak_gpu(),
+            gpu_baseline_bytes: baseline,
+            processes_left: self.tree.living_descendants(),
+            address_space_limit: self.address_space_limit,
+            group: self.group,
+            last: self.last,
+            largest: self.largest,
+            tracker: Some(tracker),
+            findings,
+        }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut warn = |code, text| findings.push(Finding::warning(code, MEMORY_FILE, text));
+        if self.failed > 0 {
+            warn("memory_query_failed", format!("{} memory queries failed while the command ran", self.failed));
+        }
+        if self.gpu_failed > 0 {
+            warn("gpu_query_failed", format!("{} queries of device memory failed while the command ran", self.gpu_failed));
+        }
+        if self.tree.overflowed {
+            let text = format!("more than {MAX_TREE_PROCESSES} processes at a time; the sums leave out the others");
+            warn("too_many_processes", text);
+        }
+        if self.events.unreadable > 0 {
+            let text = format!("{} lines of host.ndjson could not be read and were left out", self.events.unreadable);
+            warn("host_event_unreadable", text);
+        }
+        if let Some(reason) = &self.lines.broken {
+            let text = format!("after {} samples {reason}; later samples are missing", self.lines.written);
+            findings.push(Finding::error("memory_write_failed", MEMORY_FILE, text));
+        }
+        findings
     }
 }
 
@@ -262,64 +435,15 @@ impl<S: Sink> Lines<S> {
 mod tests {
     use super::*;
 
-    /// Takes `room` bytes, then refuses.
-    struct Full {
-        bytes: Vec<u8>,
-        room: usize,
-        calls: u64,
-    }
-
-    impl io::Write for Full {
-        fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-            self.calls += 1;
-            let taken = data.len().min(self.room - self.bytes.len());
-            if taken == 0 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            self.bytes.extend(data.iter().take(taken));
-            Ok(taken)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Sink for Full {
-        fn cut(&mut self, length: u64) -> io::Result<()> {
-            self.bytes.truncate(usize::try_from(length).expect("small"));
-            Ok(())
-        }
-    }
-
-    fn sample() -> MemorySample {
-        MemorySample {
-            schema_version: version::MEMORY_SAMPLE,
-            elapsed_seconds: Seconds(0.5),
-            rss_bytes: Some(4096),
-            query_seconds: Seconds(0.25),
-            error_type: None,
-        }
-    }
-
     #[test]
-    fn a_full_disk_leaves_whole_lines_and_is_tried_once() {
-        let line = serde_json::to_vec(&sample()).expect("finite").len() + 1;
-        for spare in [0, 1, line - 1] {
-            let mut lines = Lines::new(Full { bytes: Vec::new(), room: 2 * line + spare, calls: 0 });
-            for _ in 0..5 {
-                lines.append(&sample());
-            }
-            assert_eq!((lines.written, lines.sink.calls), (2, 3), "{spare}");
-            assert_eq!(lines.sink.bytes.len(), 2 * line);
-            assert!(lines.broken.is_some());
+    fn a_metric_reads_what_it_names() {
+        let me = Process::myself().expect("this process");
+        for metric in [Metric::choose(false), Metric::choose(true), Metric::Uss] {
+            let held = metric.read(&me).expect("read");
+            let value = metric.of(&held).expect("a value");
+            assert!(value > 0 && value <= held.resident, "{metric:?} {held:?}");
         }
-    }
-
-    #[test]
-    fn a_living_process_has_resident_memory() {
-        let pid = i32::try_from(std::process::id()).expect("small");
-        assert!(matches!(query(&mut None, pid), Answer::Rss(1..)));
-        assert_eq!(query(&mut None, i32::MAX), Answer::Failed("not_found"));
+        assert_eq!(Metric::choose(false).label(), "rss_process_tree");
+        assert_ne!(Metric::choose(true), Metric::Rss);
     }
 }

@@ -6,9 +6,9 @@
 //! touched on disk; a plan that exists is within all limits.
 
 use super::error::WrapError;
+use super::parse;
 use super::words::Redactor;
-use crate::limits;
-use ddo_schemas::settings::{ENV_SETTINGS, MAX_COMPONENT_CHARS, Settings, is_component_name};
+use ddo_schemas::settings::{ENV_SETTINGS, Settings};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub struct Request {
     /// The journal folder.
     pub out: Option<PathBuf>,
-    /// `rss` or `off`.
+    /// `full`, `rss` or `off`.
     pub memory_monitor: Option<String>,
     /// Pause between two memory queries, with its unit.
     pub interval: Option<String>,
@@ -39,14 +39,20 @@ pub struct Request {
     pub no_command_line: bool,
     /// Substrings to replace in what is recorded.
     pub redact: Vec<OsString>,
+    /// Size of the folder at which recording stops, with its unit.
+    pub disk_budget: Option<String>,
+    /// A live line.
+    pub status: bool,
     /// The command and its arguments.
     pub command: Vec<OsString>,
 }
 
-/// How resident memory is watched.
+/// How memory is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Monitor {
-    /// Resident memory of the command's process.
+    /// Private memory: anonymous pages, else the unique set.
+    Full,
+    /// Resident memory.
     Rss,
     /// Not at all.
     Off,
@@ -56,6 +62,7 @@ impl Monitor {
     /// The word in the manifest.
     pub const fn name(self) -> &'static str {
         match self {
+            Monitor::Full => "full",
             Monitor::Rss => "rss",
             Monitor::Off => "off",
         }
@@ -87,6 +94,10 @@ pub struct Plan {
     pub no_command_line: bool,
     /// Applied to everything that is recorded.
     pub redactor: Redactor,
+    /// Size of the folder at which recording stops.
+    pub disk_budget_bytes: Option<u64>,
+    /// A live line.
+    pub status: bool,
 }
 
 impl Request {
@@ -97,12 +108,13 @@ impl Request {
     pub fn plan(self, outer_settings: Option<&OsStr>) -> Result<Plan, WrapError> {
         let mut origins = BTreeMap::new();
         let settings = self.settings(outer_settings, &mut origins)?;
-        let monitor = parse_monitor(self.memory_monitor.as_deref())?;
+        let monitor = parse::monitor(self.memory_monitor.as_deref())?;
         origins.insert("memory_monitor".into(), origin(self.memory_monitor.is_some()));
-        let interval = parse_interval(self.interval.as_deref())?;
+        let interval = parse::interval(self.interval.as_deref())?;
         origins.insert("memory_interval_seconds".into(), origin(self.interval.is_some()));
-        let labels = parse_labels(&self.labels)?;
-        let redactor = redactor(&self.redact)?;
+        let labels = parse::labels(&self.labels)?;
+        let redactor = parse::redactor(&self.redact)?;
+        let disk_budget_bytes = parse::disk_budget(self.disk_budget.as_deref())?;
         let names =
             labels.keys().map(|key| ("label key", key)).chain(settings.component.iter().map(|name| ("component name", name)));
         for (what, name) in names {
@@ -124,6 +136,8 @@ impl Request {
             strict: self.strict,
             no_command_line: self.no_command_line,
             redactor,
+            disk_budget_bytes,
+            status: self.status,
         })
     }
 
@@ -144,10 +158,10 @@ impl Request {
         // An absent component is a default, also where the outer object has other settings.
         from("component", self.component.is_some(), if settings.component.is_some() { inherited } else { "default" });
         if let Some(name) = &self.component {
-            check_component(name, "command_line")?;
+            parse::check_component(name, "command_line")?;
             settings.component = Some(name.clone());
         } else if let Some(name) = &settings.component {
-            check_component(name, "environment")?;
+            parse::check_component(name, "environment")?;
         }
         if let Some(journal) = &self.journal {
             settings.journal.clone_from(journal);
@@ -172,79 +186,6 @@ fn outer_settings(text: &OsStr) -> Result<Settings, WrapError> {
     let settings: Settings = serde_json::from_str(text).map_err(|e| bad(format!("it is no settings object: {e}")))?;
     settings.check().map_err(|e| bad(e.to_string()))?;
     Ok(settings)
-}
-
-/// True for 1 to `limit` characters that are safe in a file name and a table header.
-fn plain_name(text: &str, limit: usize) -> bool {
-    (1..=limit).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-}
-
-fn check_component(name: &str, origin: &'static str) -> Result<(), WrapError> {
-    if is_component_name(name) {
-        return Ok(());
-    }
-    Err(WrapError::Component { got: name.to_owned(), origin, limit: MAX_COMPONENT_CHARS })
-}
-
-fn parse_monitor(word: Option<&str>) -> Result<Monitor, WrapError> {
-    match word {
-        None | Some("rss") => Ok(Monitor::Rss),
-        Some("off") => Ok(Monitor::Off),
-        Some("full") => Err(WrapError::MonitorNotBuilt { got: "full".into() }),
-        Some(got) => Err(WrapError::UnknownWord { option: "--memory-monitor", got: got.into(), allowed: "`rss` or `off`" }),
-    }
-}
-
-fn parse_interval(text: Option<&str>) -> Result<Duration, WrapError> {
-    let Some(text) = text else { return Ok(limits::DEFAULT_INTERVAL) };
-    let bad = || WrapError::NotADuration { got: text.into() };
-    let (number, scale) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s').ok_or_else(bad)?, 1.0),
-    };
-    if !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(bad());
-    }
-    let seconds = number.parse::<f64>().map_err(|_| bad())? * scale;
-    let out_of_range = || WrapError::Interval {
-        got: text.into(),
-        least_ms: limits::MIN_INTERVAL.as_millis(),
-        most_ms: limits::MAX_INTERVAL.as_millis(),
-    };
-    let interval = Duration::try_from_secs_f64(seconds).map_err(|_| out_of_range())?;
-    if (limits::MIN_INTERVAL..=limits::MAX_INTERVAL).contains(&interval) { Ok(interval) } else { Err(out_of_range()) }
-}
-
-fn parse_labels(texts: &[String]) -> Result<BTreeMap<String, String>, WrapError> {
-    if texts.len() > limits::MAX_LABELS {
-        return Err(WrapError::TooMany { option: "--label", got: texts.len(), limit: limits::MAX_LABELS });
-    }
-    let mut labels = BTreeMap::new();
-    for text in texts {
-        let bad = || WrapError::Label {
-            got: text.clone(),
-            key_limit: limits::MAX_LABEL_KEY_CHARS,
-            value_limit: limits::MAX_LABEL_VALUE_BYTES,
-        };
-        let (key, value) = text.split_once('=').ok_or_else(bad)?;
-        if !plain_name(key, limits::MAX_LABEL_KEY_CHARS) || value.len() > limits::MAX_LABEL_VALUE_BYTES {
-            return Err(bad());
-        }
-        if labels.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(WrapError::LabelTwice { key: key.into() });
-        }
-    }
-    Ok(labels)
-}
-
-fn redactor(patterns: &[OsString]) -> Result<Redactor, WrapError> {
-    if patterns.len() > limits::MAX_PATTERNS {
-        return Err(WrapError::TooMany { option: "--redact", got: patterns.len(), limit: limits::MAX_PATTERNS });
-    }
-    if patterns.iter().any(|p| p.is_empty()) {
-        return Err(WrapError::EmptyPattern);
-    }
-    Ok(Redactor::new(patterns))
 }
 
 #[cfg(test)]
@@ -305,26 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn intervals_have_units_and_limits() {
-        for (text, ms) in [("10ms", 10), ("100ms", 100), ("0.5s", 500), ("60s", 60_000)] {
-            assert_eq!(parse_interval(Some(text)).expect("valid"), Duration::from_millis(ms), "{text}");
-        }
-        for text in ["", "100", "ms", "s", "-1s", "1e3ms", "infs", "1 s", "1m", "1.2.3s"] {
-            assert!(matches!(parse_interval(Some(text)), Err(WrapError::NotADuration { .. })), "{text}");
-        }
-        for text in ["0ms", "9ms", "61s", "99999999999999999999999s"] {
-            assert!(matches!(parse_interval(Some(text)), Err(WrapError::Interval { .. })), "{text}");
-        }
-    }
-
-    #[test]
     fn names_and_labels_are_checked() {
         let long = "a".repeat(65);
         for name in ["", ".a", "a/b", "a b", "ä", long.as_str()] {
             let result = Request { component: Some(name.into()), ..request() }.plan(None);
             assert!(matches!(result, Err(WrapError::Component { .. })), "{name}");
         }
-        let labels = |texts: &[&str]| parse_labels(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
+        let labels = |texts: &[&str]| parse::labels(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
         assert_eq!(
             labels(&["a=1=2", "b="]).expect("valid"),
             BTreeMap::from([("a".into(), "1=2".into()), ("b".into(), "".into())])
@@ -338,10 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn the_full_monitor_is_refused_by_name() {
+    fn monitor_words_are_a_closed_set() {
         let ask = |word: &str| Request { memory_monitor: Some(word.into()), ..request() }.plan(None);
-        assert!(matches!(ask("full"), Err(WrapError::MonitorNotBuilt { .. })));
         assert!(matches!(ask("everything"), Err(WrapError::UnknownWord { .. })));
-        assert_eq!(ask("off").expect("known").monitor, Monitor::Off);
+        for (word, monitor) in [("full", Monitor::Full), ("rss", Monitor::Rss), ("off", Monitor::Off)] {
+            let plan = ask(word).expect("known");
+            assert_eq!((plan.monitor, plan.monitor.name()), (monitor, word));
+        }
     }
 }

@@ -3,7 +3,11 @@
 //! May use: std, rustix, signal-hook, procfs and schemas.
 //!
 //! The command is in the recorder's process group, so what the terminal sends (`SIGINT` by a key, `SIGHUP` by a
-//! hang-up) reaches it without help. What another process sends to the recorder alone is passed on.
+//! hang-up) reaches it without help. What another process sends to the recorder alone is passed on. Stopping is the
+//! command's matter: the recorder follows it (`jobs`). Real-time signals keep their default action.
+//!
+//! Two quick interrupts by key end a command that lets them pass: it is asked to terminate, and killed when the key is
+//! pressed once more. A command with a handler of its own decides for itself.
 //!
 //! Invariants:
 //! - the recorder never dies of these signals while the command lives;
@@ -16,10 +20,13 @@
 //! the command then gets the signal a second time.
 
 use super::error::WrapError;
-use crate::limits::SAME_REQUEST;
+use super::jobs::is_stopped;
+use crate::limits::{QUICK_INTERRUPTS, SAME_REQUEST};
 use ddo_schemas::Finding;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_process};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH, SIGXCPU, SIGXFSZ,
+};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
 use signal_hook::iterator::{Handle, SignalsInfo};
@@ -29,7 +36,11 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-const HANDLED: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+const HANDLED: [i32; 12] =
+    [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGXCPU, SIGXFSZ, SIGTSTP, SIGCONT];
+
+/// What the terminal sends to the foreground group.
+const BY_KEY: [i32; 5] = [SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGWINCH];
 
 /// A signal's name, such as `SIGTERM`.
 pub fn name(signal: i32) -> String {
@@ -58,7 +69,8 @@ impl Signals {
 
     /// A signal that has come already, before the command was started.
     pub fn already(&mut self) -> Option<i32> {
-        self.signals.pending().map(|origin| origin.signal).find(|signal| *signal != SIGCHLD)
+        let ends = |signal: &i32| ![SIGCHLD, SIGWINCH, SIGCONT, SIGTSTP].contains(signal);
+        self.signals.pending().map(|origin| origin.signal).find(ends)
     }
 
     /// Starts the thread that passes signals on, as soon as it is told the command's process id.
@@ -143,8 +155,13 @@ fn forward(mut signals: SignalsInfo<WithOrigin>, told: &mpsc::Receiver<Pid>) -> 
     for origin in signals.forever().filter(|origin| origin.signal != SIGCHLD) {
         let came = Came { signal: origin.signal, sender: sender(&origin), at: Instant::now() };
         let action = match came.sender {
-            Sender::Kernel if reached(pid, origin.signal) => Action::Leave,
-            Sender::Kernel => Action::Forward,
+            // Limits of the recorder's own, such as a full quota, are not the command's.
+            Sender::Kernel if !BY_KEY.contains(&origin.signal) => Action::Leave,
+            Sender::Kernel if !reached(pid, origin.signal) => Action::Forward,
+            Sender::Kernel if origin.signal == SIGINT => requests.by_key(came.at, || catches(pid, SIGINT)),
+            Sender::Kernel => Action::Leave,
+            // A shell continues the whole group; a command that still stands was not reached.
+            Sender::Process(_) if origin.signal == SIGCONT && !is_stopped(pid) => Action::Leave,
             Sender::Process(_) => requests.decide(came),
         };
         tracing::debug!(signal = origin.signal, ?action, "signal");
@@ -183,6 +200,12 @@ fn reached(pid: Pid, signal: i32) -> bool {
     same_group && !leader_only
 }
 
+/// True where the command has a handler of its own; also when the system does not tell.
+fn catches(pid: Pid, signal: i32) -> bool {
+    let status = procfs::process::Process::new(pid.as_raw_nonzero().get()).and_then(|command| command.status());
+    status.map_or(true, |status| in_mask(status.sigcgt, signal))
+}
+
 /// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
@@ -213,14 +236,29 @@ enum Action {
     Kill,
 }
 
-/// Counts the requests to end that were sent to the recorder alone.
+/// Counts the requests to end: those that were sent to the recorder alone, and those by key.
 #[derive(Debug, Default)]
 struct Requests {
     count: u32,
     last: Option<Came>,
+    keys: u32,
+    last_key: Option<Instant>,
 }
 
 impl Requests {
+    /// An interrupt by key, which the command got too.
+    fn by_key(&mut self, at: Instant, catches: impl FnOnce() -> bool) -> Action {
+        let quick = self.last_key.is_some_and(|last| at.saturating_duration_since(last) < QUICK_INTERRUPTS);
+        self.keys = if quick { self.keys.saturating_add(1) } else { 1 };
+        self.last_key = Some(at);
+        match self.keys {
+            0 | 1 => Action::Leave,
+            _ if catches() => Action::Leave,
+            2 => Action::Terminate,
+            _ => Action::Kill,
+        }
+    }
+
     fn decide(&mut self, came: Came) -> Action {
         if came.signal != SIGINT && came.signal != SIGTERM {
             return Action::Forward;
@@ -259,6 +297,18 @@ mod tests {
         assert_eq!(requests.decide(came(SIGTERM, 2, 252)), Action::Kill);
         assert_eq!(requests.decide(came(SIGTERM, 2, 1000)), Action::Kill);
         assert_eq!(requests.decide(came(SIGUSR2, 2, 1000)), Action::Forward);
+    }
+
+    #[test]
+    fn quick_interrupts_end_a_command_without_a_handler() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut requests = Requests::default();
+        let actions = [0, 2000, 2900, 3000, 6000].map(|ms| requests.by_key(at(ms), || false));
+        assert_eq!(actions, [Action::Leave, Action::Leave, Action::Terminate, Action::Kill, Action::Leave]);
+        let mut requests = Requests::default();
+        let actions = [0, 100, 200].map(|ms| requests.by_key(at(ms), || true));
+        assert_eq!(actions, [Action::Leave; 3]);
     }
 
     #[test]

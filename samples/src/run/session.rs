@@ -139,7 +139,8 @@ impl Recording {
         })?;
         // A journal that is off claims no folder.
         let journal = if settings.journal == "steps" {
-            let mut journal = offload.metrics_journal(&run.journal_folder(name)?, JournalOptions { enabled: true });
+            let journal = offload.metrics_journal(&run.journal_folder(name)?, JournalOptions { enabled: true });
+            let mut journal = journal.stopped_by(run.stop_file());
             journal.record(None)?;
             Some(journal)
         } else {
