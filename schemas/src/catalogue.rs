@@ -33,6 +33,7 @@ pub const TABLES: &[Table] = &[
     Table { title: "Setup actions", fields: sections::SetupAction::FIELDS },
     Table { title: "Planner decisions", fields: sections::PlannerDecisions::FIELDS },
     Table { title: "Offload runtime", fields: sections::Vmm::FIELDS },
+    Table { title: "Offload runtime, parts", fields: sections::VmmParts::FIELDS },
     Table { title: "Completion collection", fields: sections::CompletionCollection::FIELDS },
     Table { title: "Execution timing", fields: sections::ExecutionTiming::FIELDS },
     Table { title: "Native timeline", fields: timeline::NativeTimeline::FIELDS },

@@ -6,7 +6,7 @@ use crate::memory::SourceKind;
 use crate::meter::{Counter, HostScope};
 use crate::session::{Inner, Levels, Offload};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
-use ddo_schemas::sections::{CompletionCollection, Vmm};
+use ddo_schemas::sections::{CompletionCollection, Vmm, VmmParts};
 use ddo_schemas::{Report, Seconds, version};
 use std::collections::BTreeMap;
 
@@ -81,12 +81,12 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         fast_fault_failures: count(&counters.fault_failures),
         fast_capacity_admission_failures: count(&counters.capacity_admission_failures),
         fast_cuda_admission_failures: count(&counters.device_admission_failures),
-        fast_execution_buffer_uploads: count(&counters.slot_uploads),
-        fast_execution_buffer_bytes: count(&counters.slot_bytes),
-        fast_execution_buffer_capacity_bytes: Some(levels.slots * levels.slot_bytes),
-        fast_execution_buffer_resident_bytes: Some(levels.slots_resident_bytes),
-        fast_execution_buffer_slots: Some(levels.slots),
-        fast_execution_buffer_slot_bytes: Some(levels.slot_bytes),
+        fast_execution_buffer_uploads: count(&counters.stream_uploads),
+        fast_execution_buffer_bytes: count(&counters.stream_bytes),
+        fast_execution_buffer_capacity_bytes: Some(levels.stream_bytes),
+        fast_execution_buffer_resident_bytes: Some(levels.stream_resident_bytes),
+        fast_execution_buffer_slots: levels.slots.map(|(count, _)| count),
+        fast_execution_buffer_slot_bytes: levels.slots.map(|(_, bytes)| bytes),
         fast_dma_enqueue_seconds: seconds(&counters.dma_enqueue),
         fast_dma_enqueue_bytes: count(&counters.upload_bytes),
         fast_compute_wait_events: count(&counters.compute_wait_events),
@@ -128,5 +128,23 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         fast_arena_materialized_pages: Some(levels.arena.materialized_pages),
         fast_pinned_units: Some(levels.pinned_units),
         fast_quarantined_bytes: Some(levels.quarantined_bytes),
+        parts: if levels.slots.is_none() { parts(inner, levels) } else { VmmParts::default() },
+    }
+}
+
+/// The rows of the stream ring.
+fn parts(inner: &Inner, levels: &Levels) -> VmmParts {
+    let counters = &inner.counters;
+    let count = |counter: &Counter| Some(counter.get());
+    VmmParts {
+        fast_stream_ring_bytes: Some(levels.stream_bytes),
+        fast_stream_ring_restarts: count(&counters.ring_restarts),
+        fast_part_uploads: count(&counters.part_uploads),
+        fast_part_releases: count(&counters.part_releases),
+        fast_part_prefetch_parts: count(&counters.ahead_parts),
+        fast_part_prefetch_hits: count(&counters.ahead_part_hits),
+        fast_part_prefetch_cancelled_parts: count(&counters.ahead_cancelled_parts),
+        fast_part_prefetch_in_flight_parts: Some(levels.ahead_parts_in_flight),
+        fast_gpu_prefetch_partial_units: count(&counters.ahead_partial_units),
     }
 }

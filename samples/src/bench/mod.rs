@@ -21,7 +21,7 @@ mod scale;
 mod stream;
 mod workload;
 
-pub use args::{Bench, BenchArgs, BenchSource, ScaleArgs, StreamArgs};
+pub use args::{Bench, BenchArgs, BenchMode, BenchSource, ScaleArgs, StreamArgs};
 pub use line::{Line, Machine, Terms};
 pub use scale::{ScaleLine, scale};
 pub use stream::{Floor, stream};

@@ -11,7 +11,7 @@ section! {
             "Never read it as memory use.";
         resident_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
             "Device memory mapped under the arena.",
-            "Slots are not in it; see the total.";
+            "Slots and stream ring are not in it; see the total.";
         materializations: Option<u64> = Unit::Count("ranges"), Counter, Session, "page fault",
             "Arena ranges that received memory.",
             "Growing in steady state means that residents come and go.";
@@ -19,7 +19,7 @@ section! {
             "Arena ranges that lost their memory again.",
             "Not zero: residents do not fit.";
         copied_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload enqueued",
-            "Payload of all uploads, arena and slots.",
+            "Payload of all uploads, arena and stream memory.",
             "Divide by steps for the traffic of one.";
         fast_faults: Option<u64> = Unit::Count("ranges"), Counter, Session, "unit requested",
             "Arena ranges that had to be mapped before use.",
@@ -46,22 +46,22 @@ section! {
             "Requests declined because the device had no memory left.",
             "Other users of the device hold it; lower the ceiling.";
         fast_execution_buffer_uploads: Option<u64> = Unit::Count("units"), Counter, Session, "upload enqueued",
-            "Units uploaded into slots.",
+            "Units uploaded into stream memory: slots, or the ring once all their streamed parts are enqueued.",
             "Per step it should equal the streamed units.";
         fast_execution_buffer_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload enqueued",
             "Payload of those uploads; traffic, not capacity.",
             "This is the numerator of the upload term of the floor.";
         fast_execution_buffer_capacity_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
-            "All slots together, in whole pages; charged against the ceiling.",
+            "All slots together, or the stream ring, in whole pages; charged against the ceiling.",
             "With the arena's ceiling it makes up the weight ceiling.";
         fast_execution_buffer_resident_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
-            "Device memory mapped under the slots.",
+            "Device memory mapped under the slots or the stream ring.",
             "It equals the capacity while attached.";
         fast_execution_buffer_slots: Option<u64> = Unit::Count("slots"), Limit, Session, "attach",
-            "Number of slots.",
+            "Number of slots; left out where parts of units take turns in a ring.",
             "Zero when every unit is resident.";
         fast_execution_buffer_slot_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
-            "Capacity of one slot: the largest streamed unit in whole pages.",
+            "Capacity of one slot: the largest streamed unit in whole pages; left out with a ring.",
             "One large unit makes all slots large.";
         fast_dma_enqueue_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
             "Host time spent to find, prepare and enqueue uploads; no device time.",
@@ -76,22 +76,22 @@ section! {
             "Units whose whole upload was enqueued before their consumer asked.",
             "Hits, cancelled ones and those in flight add up to it.";
         fast_gpu_prefetch_hits: Option<u64> = Unit::Count("units"), Counter, Session, "unit requested",
-            "Requests that found their unit already on its way.",
+            "Requests that found their whole unit already on its way.",
             "Streamed requests minus hits were served on demand.";
         fast_gpu_prefetch_capacity_skips: Option<u64> = Unit::Count("attempts"), Counter, Session, "look-ahead",
-            "Look-ahead attempts that found no slot to use; skipped, never waited for.",
-            "Many skips mean that slots stay pinned for long.";
+            "Look-ahead attempts that what is in hand left no place for; skipped, never waited for.",
+            "Many skips mean that weights stay pinned for long.";
         fast_gpu_prefetch_cancelled_units: Option<u64> = Unit::Count("units"), Counter, Session, "order mismatch, close",
             "Units uploaded ahead and never consumed.",
             "Growing in steady state: the order of units changes between passes.";
         fast_gpu_prefetch_in_flight_units: Option<u64> = Unit::Count("units"), Gauge, Session, "snapshot",
             "Units uploaded ahead that nobody has asked for yet.",
-            "At most the look-ahead depth.";
+            "At most the look-ahead depth where there is one.";
         fast_execution_plan_passes: Option<u64> = Unit::Count("passes"), Counter, Session, "step marked",
             "Passes after which the order of units was known.",
             "Look-ahead starts with the second pass.";
         fast_execution_plan_mismatches: Option<u64> = Unit::Count("mismatches"), Counter, Session, "unit requested",
-            "Requests that came in another order than the learned one.",
+            "Requests, of units or of their parts, that came in another order than the learned one.",
             "Each one cancels look-ahead; find what changes the order.";
         fast_file_backed_bindings: Option<u64> = Unit::Count("tensors"), Gauge, Session, "attach",
             "Managed tensors whose bytes lie in a file.",
@@ -118,7 +118,7 @@ section! {
             "Upload traffic straight out of mapped files.",
             "Left out when no file is mapped.";
         fast_transfer_batch_submissions: Option<u64> = Unit::Count("batches"), Counter, Session, "upload enqueued",
-            "Upload batches enqueued completely, one a unit; no proof of completion.",
+            "Upload batches enqueued completely, one a unit (its streamed and its resident parts apart); no proof of completion.",
             "Compare with units uploaded.";
         fast_transfer_copies: Option<u64> = Unit::Count("copies"), Counter, Session, "upload enqueued",
             "Single copies after neighbouring ranges were merged.",
@@ -145,7 +145,7 @@ section! {
             "Times the total scope was entered.",
             "Divide the seconds by it.";
         fast_native_transport_batch_transport_prepare_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
-            "Host time to look a unit's batch up, its one-time creation included.",
+            "Host time to look a batch up, its one-time creation included; one batch a unit, or a part of one.",
             "Subtract creation to see the look-up alone.";
         fast_native_transport_batch_transport_prepare_calls: Option<u64> = Unit::Count("calls"), Counter, Session, "upload enqueued",
             "Times a batch was looked up.",
@@ -166,10 +166,10 @@ section! {
             "Device memory of the arena, under the route's own name.",
             "Compare with the arena's ceiling.";
         fast_total_weight_resident_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
-            "All device memory that holds weights: arena and slots.",
+            "All device memory that holds weights: arena, and slots or stream ring.",
             "Never above the weight ceiling.";
         fast_fault_ceiling_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
-            "What the ceiling leaves for the arena after the slots.",
+            "What the ceiling leaves for the arena after the slots or the stream ring.",
             "Zero: nothing can stay resident.";
         fast_virtual_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
             "Size of the arena's address range.",
@@ -186,5 +186,5 @@ section! {
         fast_quarantined_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
             "Device memory kept because the end of its use could not be proven.",
             "Any value above zero is a safety failure.";
-    }
+    } flatten { parts: crate::sections::VmmParts }
 }
