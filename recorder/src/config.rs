@@ -2,7 +2,9 @@
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
+use crate::limits::{DEFAULT_PART_BYTES, MIN_SLOTS};
 use crate::meter::{Clock, SystemClock};
+pub use crate::plan::LaunchScope;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -102,6 +104,38 @@ impl FromStr for SourceChoice {
     }
 }
 
+/// What comes and goes as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResidencyMode {
+    /// Parts, where they need fewer bytes to be streamed than whole units.
+    Auto,
+    /// Whole units in fixed slots.
+    Classic,
+    /// Parts of units in a stream ring.
+    Parts,
+}
+
+impl ResidencyMode {
+    /// The name in settings and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ResidencyMode::Auto => "auto",
+            ResidencyMode::Classic => "classic",
+            ResidencyMode::Parts => "parts",
+        }
+    }
+}
+
+impl FromStr for ResidencyMode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<ResidencyMode> {
+        let all = [ResidencyMode::Auto, ResidencyMode::Classic, ResidencyMode::Parts];
+        let unknown = || Error::invalid("residency mode", format!("{text:?} is none of auto, classic, parts"));
+        all.into_iter().find(|mode| mode.name() == text).ok_or_else(unknown)
+    }
+}
+
 /// Settings of one component.
 #[derive(Clone, Debug)]
 pub struct OffloadConfig {
@@ -111,22 +145,33 @@ pub struct OffloadConfig {
     pub ceiling: Ceiling,
     /// Where streamed weights come from.
     pub source: SourceChoice,
-    /// Execution slots for streamed units, at least two.
+    /// What comes and goes as one.
+    pub residency: ResidencyMode,
+    /// What one launch reads: it settles how large the stream ring must be. With [`LaunchScope::Parts`] weights are
+    /// pinned when their view is asked for, and the host releases each tensor behind the last launch that reads it.
+    pub launches: LaunchScope,
+    /// Bytes that a part has at least: smaller tensors travel with their neighbours.
+    pub part_bytes: u64,
+    /// Execution slots for streamed units in the classic mode, at least two.
     pub slots: u64,
-    /// Whether the next units are uploaded while the current one computes.
+    /// Whether what comes next is uploaded while the current unit computes.
     pub look_ahead: bool,
     /// The clock of all host times.
     pub clock: Arc<dyn Clock>,
 }
 
 impl OffloadConfig {
-    /// Defaults: every weight may be resident, `auto` source, two slots, look-ahead on.
+    /// Defaults: every weight may be resident, `auto` source and residency, launches of whole units, two slots,
+    /// look-ahead on.
     pub fn new(driver: Arc<dyn Driver>) -> OffloadConfig {
         OffloadConfig {
             driver,
             ceiling: Ceiling::Bytes(u64::MAX),
             source: SourceChoice::Auto,
-            slots: crate::limits::MIN_SLOTS,
+            residency: ResidencyMode::Auto,
+            launches: LaunchScope::Units,
+            part_bytes: DEFAULT_PART_BYTES,
+            slots: MIN_SLOTS,
             look_ahead: true,
             clock: Arc::new(SystemClock),
         }

@@ -10,6 +10,13 @@ pub const ARENA_ALIGNMENT_BYTES: u64 = 256;
 pub const MIN_SLOTS: u64 = 2;
 /// Most execution slots; more would only shrink what stays resident.
 pub const MAX_SLOTS: u64 = 64;
+/// Least bytes of a part unless told otherwise: below it the cost of a copy shows (a 1 MiB copy reaches seven eighths
+/// of the link's rate, a 64 KiB one a third).
+pub const DEFAULT_PART_BYTES: u64 = 1 << 20;
+/// Sizes of the stream ring that are tried, evenly spread below the ceiling.
+pub const RING_STEPS: u64 = 512;
+/// Parts that may be uploaded ahead: each holds an event, and a deeper queue hides nothing more.
+pub const MAX_AHEAD_PARTS: u64 = 256;
 /// Idle events that the pool keeps; further ones are destroyed.
 pub const MAX_IDLE_EVENTS: usize = 256;
 /// Dimensions of a tensor view.

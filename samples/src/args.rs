@@ -1,12 +1,12 @@
 //! What did the command line of `ddo-sample` ask for?
 //!
-//! May use: `clap`, the standard library, the runtime's own reading of a ceiling.
+//! May use: `clap`, the standard library, the runtime's own reading of a ceiling and its residency modes.
 //!
 //! Invariants: nothing is guessed; a value outside its range is refused with the range; what was not given is `None` or its
 //! documented default.
 
 use clap::{Parser, ValueEnum};
-use ddo_recorder::Ceiling;
+use ddo_recorder::{Ceiling, LaunchScope, ResidencyMode};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -40,7 +40,10 @@ pub struct SampleArgs {
     /// Page size of the imitated device in KiB, a power of two; 2048 is what CUDA uses.
     #[arg(long, value_name = "N", default_value = "64")]
     pub page_kib: PageKib,
-    /// Execution slots for streamed units, at least two.
+    /// What comes and goes as one.
+    #[arg(long, value_enum, default_value_t = ModeArg::Auto)]
+    pub mode: ModeArg,
+    /// Execution slots for streamed units in the classic mode, at least two.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=64))]
     pub slots: u64,
     /// The checkpoint: for minilm its folder or model.safetensors; for flux_shaped the file to use, made if it is missing.
@@ -85,6 +88,34 @@ pub enum SourceArg {
     Mapped,
     /// Tensors in host memory.
     Cpu,
+}
+
+/// What comes and goes as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// Parts, where they need fewer bytes to be streamed than whole units.
+    Auto,
+    /// Whole units in fixed slots.
+    Classic,
+    /// Parts of units in a stream ring.
+    Parts,
+}
+
+impl From<ModeArg> for ResidencyMode {
+    fn from(mode: ModeArg) -> ResidencyMode {
+        match mode {
+            ModeArg::Auto => ResidencyMode::Auto,
+            ModeArg::Classic => ResidencyMode::Classic,
+            ModeArg::Parts => ResidencyMode::Parts,
+        }
+    }
+}
+
+impl SampleArgs {
+    /// How flux_shaped launches: matrix by matrix unless whole units are asked for.
+    pub fn flux_launches(&self) -> LaunchScope {
+        if self.mode == ModeArg::Classic { LaunchScope::Units } else { LaunchScope::Parts }
+    }
 }
 
 /// A command-line value that makes no sense.

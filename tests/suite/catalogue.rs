@@ -8,8 +8,8 @@ use crate::support::small::{component, config, pass};
 use crate::support::{command, data, ran, root, scratch};
 use crate::vmm_rows::{OBSERVED, WRITTEN};
 use ddo_recorder::{
-    Checkpoint, Component, HostOptions, JournalOptions, Offload, OffloadConfig, SnapshotOptions, SourceChoice, TimerOptions,
-    enable_offload,
+    Checkpoint, Component, HostOptions, JournalOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode, SnapshotOptions,
+    SourceChoice, TimerOptions, enable_offload,
 };
 use ddo_samples::flux::{Dtype, make_checkpoint};
 use ddo_schemas::{Report, Unit, catalogue, generate};
@@ -98,6 +98,36 @@ fn from_file() -> Documents {
     })
 }
 
+/// The same file in parts, matrix by matrix.
+fn from_parts() -> Documents {
+    let at = scratch("catalogue-parts");
+    let path = at.path().join("model.safetensors");
+    make_checkpoint(&path, SCALE, Dtype::F32, 3).expect("made");
+    let checkpoint = Checkpoint::open(&path).expect("opens");
+    let component = Component::from_checkpoint("transformer", &checkpoint, |_| None).expect("a component");
+    let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, u64::MAX);
+    let config = OffloadConfig {
+        ceiling: "40%".parse().expect("a ceiling"),
+        residency: ResidencyMode::Parts,
+        launches: LaunchScope::Parts,
+        part_bytes: 1,
+        ..OffloadConfig::new(ledger)
+    };
+    let offload = enable_offload(component, config).expect("attached");
+    recorded(&offload, &at.path().join("journal"), |offload| {
+        for unit in offload.units() {
+            let guard = offload.unit(unit.id).expect("pinned");
+            for name in guard.tensor_names() {
+                guard.view(name).expect("a tensor");
+                offload.launch_part(offload.compute_stream(), &guard, ddo_recorder::Job::host(|_| Ok(()))).expect("queued");
+                guard.release(name).expect("released");
+            }
+        }
+        offload.mark_step().expect("a step");
+        offload.wait_stream(offload.compute_stream()).expect("done");
+    })
+}
+
 /// Everything that the programs leave behind.
 fn from_programs() -> Documents {
     let at = scratch("catalogue-programs");
@@ -147,7 +177,7 @@ fn from_programs() -> Documents {
 
 fn documents() -> &'static Documents {
     static DOCUMENTS: OnceLock<Documents> = OnceLock::new();
-    DOCUMENTS.get_or_init(|| [from_memory(), from_file(), from_programs()].concat())
+    DOCUMENTS.get_or_init(|| [from_memory(), from_file(), from_parts(), from_programs()].concat())
 }
 
 /// Paths of all leaves; empty lists and maps are leaves too.
@@ -258,9 +288,12 @@ const ADDITIVE: &[&str] = &[
     "configuration.device_page_bytes",
     "configuration.driver",
     "configuration.execution_slots",
+    "configuration.launch_scope",
+    "configuration.least_part_bytes",
     "configuration.link_bytes_per_second",
     "configuration.look_ahead",
     "configuration.max_copy_bytes",
+    "configuration.requested_residency_mode",
     "configuration.requested_source",
     "configuration.residency_mode",
     "configuration.weight_ceiling_bytes",
@@ -276,16 +309,27 @@ const ADDITIVE: &[&str] = &[
     "runtime.state.planner_decisions.vmm_look_ahead_depth",
     "runtime.state.planner_decisions.vmm_look_ahead_wraps",
     "runtime.state.planner_decisions.vmm_managed_bytes",
+    "runtime.state.planner_decisions.vmm_resident_parts",
     "runtime.state.planner_decisions.vmm_resident_units",
     "runtime.state.planner_decisions.vmm_streamed_bytes_per_pass",
+    "runtime.state.planner_decisions.vmm_streamed_parts",
     "runtime.state.planner_decisions.vmm_streamed_units",
     "runtime.vmm.fast_cpu_source_dma_bytes",
     "runtime.vmm.fast_gpu_prefetch_in_flight_units",
+    "runtime.vmm.fast_gpu_prefetch_partial_units",
     "runtime.vmm.fast_mapped_source_dma_bytes",
     "runtime.vmm.fast_mapped_source_mapped_bytes",
     "runtime.vmm.fast_mapped_source_registered_bytes",
+    "runtime.vmm.fast_part_prefetch_cancelled_parts",
+    "runtime.vmm.fast_part_prefetch_hits",
+    "runtime.vmm.fast_part_prefetch_in_flight_parts",
+    "runtime.vmm.fast_part_prefetch_parts",
+    "runtime.vmm.fast_part_releases",
+    "runtime.vmm.fast_part_uploads",
     "runtime.vmm.fast_pinned_units",
     "runtime.vmm.fast_quarantined_bytes",
+    "runtime.vmm.fast_stream_ring_bytes",
+    "runtime.vmm.fast_stream_ring_restarts",
     "runtime.vmm.fast_transfer_batch_submissions",
     "runtime.vmm.fast_transfer_copies",
     "runtime.vmm.fast_transfer_events_created",

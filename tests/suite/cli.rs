@@ -207,7 +207,7 @@ fn ceilings_that_cannot_be() {
     }
     for ceiling in ["1", "1KiB", "1%"] {
         let refused = run(ceiling).ended(2);
-        one_line(&refused, &["the weight ceiling cannot hold 2 slots", "the limit is", "bytes", "weight_ceiling_below_slots"]);
+        one_line(&refused, &["the weight ceiling cannot hold the largest", "the limit is", "bytes", "weight_ceiling_below_ring"]);
     }
     run("100%").ended(0);
     for words in
@@ -324,7 +324,8 @@ fn a_checkpoint_that_changes_while_it_is_used_ends_the_session() {
 fn a_ceiling_too_small_for_two_slots_names_both_numbers() {
     let unit = UNIT_ELEMENTS * 4;
     let driver = HostDriver::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }).expect("a host driver");
-    let config = OffloadConfig { ceiling: ddo_recorder::Ceiling::Bytes(unit), ..config(driver) };
+    let (ceiling, residency) = (ddo_recorder::Ceiling::Bytes(unit), ddo_recorder::ResidencyMode::Classic);
+    let config = OffloadConfig { ceiling, residency, ..config(driver) };
     let text = enable_offload(component(3), config).expect_err("too small").to_string();
     assert!(text.contains(&format!("got {unit} bytes")) && text.contains(&format!("limit is {} bytes", 2 * unit)), "{text}");
 }

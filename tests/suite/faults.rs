@@ -2,12 +2,13 @@
 //! reported.
 
 use crate::support::ledger::Ledger;
+use crate::support::mosaic::Mosaic;
 use crate::support::{scratch, tiny};
 use ddo_recorder::driver::{Driver, Faulty, HostMode, Script};
 use ddo_recorder::memory::{Arena, MappingBook};
 use ddo_recorder::{
-    Admission, Ceiling, Component, DriverErrorKind, HostDriver, HostOptions, OffloadConfig, SnapshotOptions, TimerOptions,
-    enable_offload,
+    Admission, Ceiling, Component, DriverErrorKind, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode,
+    SnapshotOptions, TimerOptions, enable_offload,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -29,13 +30,39 @@ struct Outcome {
     quarantined_bytes: u64,
 }
 
+/// Whose life it is.
+struct Subject<'a> {
+    component: &'a dyn Fn() -> Component,
+    /// Submits a unit's work of some length.
+    submit: &'a dyn Fn(&Offload, u64, &Arc<Mutex<u64>>, Duration) -> ddo_recorder::Result<()>,
+    /// What a pass over units 0 to 3 gives.
+    right: u64,
+    ceiling: u64,
+    residency: ResidencyMode,
+    launches: LaunchScope,
+}
+
+/// Whole units of one tensor.
+fn classic(component: &dyn Fn() -> Component) -> Subject<'_> {
+    Subject {
+        component,
+        submit: &tiny::submit,
+        right: tiny::reference(&[0, 1, 2, 3]),
+        ceiling: 3 * PAGE,
+        residency: ResidencyMode::Classic,
+        launches: LaunchScope::Units,
+    }
+}
+
 /// Attach, three passes, snapshot, collect, close - whatever fails on the way.
-fn life(component: Component, diagnostics: bool, script: Script) -> Outcome {
+fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
     let gives_back = !script.and_all_later;
     let faulty = Faulty::new(host(), script);
-    let ledger = Ledger::over(Arc::<Faulty>::clone(&faulty), 3 * PAGE);
-    let config = OffloadConfig { ceiling: Ceiling::Bytes(3 * PAGE), ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
-    let Ok(offload) = enable_offload(component, config) else {
+    let ledger = Ledger::over(Arc::<Faulty>::clone(&faulty), subject.ceiling);
+    let (ceiling, residency, launches) = (Ceiling::Bytes(subject.ceiling), subject.residency, subject.launches);
+    let config = OffloadConfig::new(Arc::<Ledger>::clone(&ledger));
+    let config = OffloadConfig { ceiling, residency, launches, part_bytes: 1, ..config };
+    let Ok(offload) = enable_offload((subject.component)(), config) else {
         if gives_back {
             ledger.seen().assert_balanced();
         }
@@ -48,17 +75,13 @@ fn life(component: Component, diagnostics: bool, script: Script) -> Outcome {
     for _ in 0..3 {
         let state = Arc::new(Mutex::new(1));
         let submitted = order.iter().all(|unit| {
-            let outcome = tiny::submit(&offload, *unit, &state, Duration::from_nanos(500));
+            let outcome = (subject.submit)(&offload, *unit, &state, Duration::from_nanos(500));
             outcome.inspect_err(|error| assert!(!error.code().is_empty())).is_ok()
         });
         let stepped = offload.mark_step().and_then(|()| offload.wait_stream(offload.compute_stream()));
         errors += u64::from(!submitted) + u64::from(stepped.is_err());
         if submitted && stepped.is_ok() {
-            assert_eq!(
-                *state.lock().expect("jobs do not panic"),
-                tiny::reference(&order),
-                "a pass that says it is right is right"
-            );
+            assert_eq!(*state.lock().expect("jobs do not panic"), subject.right, "a pass that says it is right is right");
         }
         assert_eq!(offload.audit(), Vec::<String>::new(), "conservation");
     }
@@ -84,8 +107,8 @@ fn life(component: Component, diagnostics: bool, script: Script) -> Outcome {
     Outcome { calls: faulty.calls(), attached: true, errors, quarantined_bytes: report.quarantined_bytes }
 }
 
-fn every_call_fails_once(component: &dyn Fn() -> Component, diagnostics: bool) {
-    let clean = life(component(), diagnostics, Script::default());
+fn every_call_fails_once(subject: &Subject<'_>, diagnostics: bool) {
+    let clean = life(subject, diagnostics, Script::default());
     assert_eq!((clean.errors, clean.quarantined_bytes), (0, 0));
     assert!(clean.calls > 60, "{} calls", clean.calls);
     let (mut refused_to_attach, mut quarantined, mut survived) = (0, 0, 0);
@@ -93,7 +116,7 @@ fn every_call_fails_once(component: &dyn Fn() -> Component, diagnostics: bool) {
         for kind in [DriverErrorKind::OutOfMemory, DriverErrorKind::Other(999)] {
             for and_all_later in [false, true] {
                 let outcome =
-                    life(component(), diagnostics, Script { fail_call: Some((k, kind)), and_all_later, ..Script::default() });
+                    life(subject, diagnostics, Script { fail_call: Some((k, kind)), and_all_later, ..Script::default() });
                 refused_to_attach += u64::from(!outcome.attached);
                 quarantined += u64::from(outcome.quarantined_bytes > 0);
                 survived += u64::from(outcome.attached && outcome.quarantined_bytes == 0);
@@ -105,19 +128,47 @@ fn every_call_fails_once(component: &dyn Fn() -> Component, diagnostics: bool) {
 
 #[test]
 fn every_call_fails_once_with_all_diagnostics_off() {
-    every_call_fails_once(&|| tiny::component(4), false);
+    every_call_fails_once(&classic(&|| tiny::component(4)), false);
 }
 
 #[test]
 fn every_call_fails_once_with_timer_and_timeline_on() {
-    every_call_fails_once(&|| tiny::component(4), true);
+    every_call_fails_once(&classic(&|| tiny::component(4)), true);
 }
 
 #[test]
 fn every_call_fails_once_with_a_mapped_and_registered_source() {
     let folder = scratch("faults");
     let path = tiny::checkpoint(folder.path(), 4);
-    every_call_fails_once(&|| tiny::component_of(&path), false);
+    every_call_fails_once(&classic(&|| tiny::component_of(&path)), false);
+}
+
+fn parts_fail_once(launches: LaunchScope, ceiling: u64, diagnostics: bool) {
+    let mosaic = Mosaic { sizes: vec![vec![4096, 700], vec![5000], vec![512, 3000], vec![4096]] };
+    let submit = |offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, lasting| {
+        mosaic.submit(offload, unit as usize, state, lasting, launches)
+    };
+    let subject = Subject {
+        component: &|| mosaic.component(),
+        submit: &submit,
+        right: mosaic.reference(&[0, 1, 2, 3]),
+        ceiling,
+        residency: ResidencyMode::Parts,
+        launches,
+    };
+    every_call_fails_once(&subject, diagnostics);
+}
+
+#[test]
+fn every_call_fails_once_with_parts_one_after_the_other() {
+    parts_fail_once(LaunchScope::Parts, 3 * PAGE, false);
+    parts_fail_once(LaunchScope::Parts, 4 * PAGE, true);
+}
+
+#[test]
+fn every_call_fails_once_with_parts_of_whole_units() {
+    parts_fail_once(LaunchScope::Units, 3 * PAGE, false);
+    parts_fail_once(LaunchScope::Units, 4 * PAGE, true);
 }
 
 fn script(answers: &[(&'static str, &[Option<DriverErrorKind>])]) -> Script {

@@ -1,8 +1,10 @@
-//! The runtime on the host driver: same bits under any ceiling, ledgers balanced, refusals typed.
+//! The classic mode on the host driver: same bits under any ceiling, ledgers balanced, refusals typed.
 
 use crate::support::ledger::Ledger;
 use crate::support::small::{UNIT_ELEMENTS, component, config, id, pass, reference, submit};
-use ddo_recorder::{Ceiling, Error, HostOptions, Job, Offload, OffloadConfig, SnapshotOptions, SourceChoice, enable_offload};
+use ddo_recorder::{
+    Ceiling, Error, HostOptions, Job, Offload, OffloadConfig, ResidencyMode, SnapshotOptions, SourceChoice, enable_offload,
+};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +17,8 @@ fn options() -> HostOptions {
 
 fn attach(units: u64, ceiling: u64, slots: u64) -> (Arc<Ledger>, Offload) {
     let ledger = Ledger::new(options(), ceiling);
-    let config = OffloadConfig { ceiling: Ceiling::Bytes(ceiling), slots, ..config(Arc::<Ledger>::clone(&ledger)) };
+    let config = config(Arc::<Ledger>::clone(&ledger));
+    let config = OffloadConfig { ceiling: Ceiling::Bytes(ceiling), residency: ResidencyMode::Classic, slots, ..config };
     let offload = enable_offload(component(units), config).expect("attached");
     (ledger, offload)
 }
@@ -136,7 +139,8 @@ fn one_corrupted_streamed_byte_changes_the_result() {
 #[test]
 fn a_ceiling_below_two_slots_is_refused_before_anything_is_taken() {
     let ledger = Ledger::new(options(), 0);
-    let config = OffloadConfig { ceiling: Ceiling::Bytes(2 * UNIT - 1), ..config(Arc::<Ledger>::clone(&ledger)) };
+    let config = config(Arc::<Ledger>::clone(&ledger));
+    let config = OffloadConfig { ceiling: Ceiling::Bytes(2 * UNIT - 1), residency: ResidencyMode::Classic, ..config };
     let error = enable_offload(component(6), config).expect_err("too small");
     let Error::Refused(refusal) = &error else { panic!("{error}") };
     assert_eq!(

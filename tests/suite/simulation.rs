@@ -5,7 +5,7 @@
 use crate::support::ledger::Ledger;
 use crate::support::tiny;
 use ddo_recorder::driver::{Driver, HostMode, Priority};
-use ddo_recorder::{Ceiling, HostDriver, HostOptions, OffloadConfig, SnapshotOptions, enable_offload};
+use ddo_recorder::{Ceiling, HostDriver, HostOptions, OffloadConfig, ResidencyMode, SnapshotOptions, enable_offload};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,6 +32,7 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
     let ledger = Ledger::over(wrap(driver(seed, &mut rng)), pages * PAGE);
     let config = OffloadConfig {
         ceiling: Ceiling::Bytes(pages * PAGE),
+        residency: ResidencyMode::Classic,
         slots,
         look_ahead: rng.u8(..8) > 0,
         ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger))
@@ -151,6 +152,7 @@ fn virtual_time_is_exact() {
     let host = HostDriver::new(options).expect("a host driver");
     let config = OffloadConfig {
         ceiling: Ceiling::Bytes(2 * PAGE),
+        residency: ResidencyMode::Classic,
         look_ahead: false,
         ..OffloadConfig::new(Arc::<HostDriver>::clone(&host))
     };
@@ -180,7 +182,8 @@ fn warm_pass(units: u64, unit_bytes: u64) -> (u64, u64) {
     let host = HostDriver::new(options).expect("a host driver");
     let ledger = Ledger::over(Arc::<HostDriver>::clone(&host), u64::MAX);
     let ceiling = Ceiling::Bytes(units * unit_bytes / 10 + 4 * unit_bytes);
-    let config = OffloadConfig { ceiling, ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
+    let config =
+        OffloadConfig { ceiling, residency: ResidencyMode::Classic, ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger)) };
     let offload = enable_offload(tiny::unbacked(units, unit_bytes), config).expect("attached");
     let pass = || {
         let (calls, start) = (ledger.seen().calls.values().sum::<u64>(), host.stream_time().0);

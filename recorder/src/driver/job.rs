@@ -32,6 +32,13 @@ impl HostBytes {
         Some(HostBytes { owner: None, range: 0..usize::try_from(bytes).ok()? })
     }
 
+    /// A lease on a stretch of these bytes; `None` when it lies outside.
+    pub fn stretch(&self, from: u64, bytes: u64) -> Option<HostBytes> {
+        let start = self.range.start.checked_add(usize::try_from(from).ok()?)?;
+        let end = start.checked_add(usize::try_from(bytes).ok()?).filter(|end| *end <= self.range.end)?;
+        Some(HostBytes { owner: self.owner.clone(), range: start..end })
+    }
+
     /// True when there are real bytes.
     pub fn is_backed(&self) -> bool {
         self.owner.is_some()

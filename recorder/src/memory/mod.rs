@@ -9,12 +9,16 @@ mod arena;
 mod checkpoint;
 mod mapping;
 mod registration;
+mod ring;
 mod slots;
 mod sources;
+mod stream;
 
 pub use arena::{Arena, ArenaLevels};
 pub use checkpoint::Checkpoint;
 pub use mapping::{GiveBackError, MappingBook, give_back, map_fresh};
 pub use registration::Registrations;
-pub use slots::{Holding, SlotPool};
+pub use ring::StreamRing;
+pub use slots::SlotPool;
 pub use sources::{HostTensor, SourceBytes, SourceKind, Sources};
+pub use stream::{Blocked, Claim, Consumer, Fence, Holding, PlaceKey, StreamMemory, Want};

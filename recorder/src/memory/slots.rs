@@ -1,17 +1,9 @@
 //! Execution slots: fixed places that streamed units take turns in.
 
+use super::stream::{Blocked, Claim, Consumer, Fence, Holding, PlaceKey, Want, replace_consumer};
 use super::{MappingBook, give_back, map_fresh};
-use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId, StreamId};
+use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId};
 use std::sync::Arc;
-
-/// What a slot holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// Whose contents they are.
-    pub owner: usize,
-    /// Uploaded ahead and not asked for yet.
-    pub ahead: bool,
-}
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -19,7 +11,7 @@ struct Slot {
     holding: Option<Holding>,
     guards: u32,
     /// Latest work of each stream that reads the contents and whose end is not proven.
-    consumers: Vec<(StreamId, EventId)>,
+    consumers: Vec<Consumer>,
     turn: u64,
     quarantined: bool,
 }
@@ -46,7 +38,7 @@ impl SlotPool {
         let base = if count == 0 { DeviceAddress(0) } else { driver.address_reserve(reserved_bytes)? };
         let mut pool = SlotPool { driver, base, slot_bytes, slots: Vec::new(), turns: 0, reserved_bytes, book: Arc::clone(book) };
         for index in 0..count {
-            match map_fresh(&*pool.driver, pool.address(index as usize), slot_bytes, book) {
+            match map_fresh(&*pool.driver, pool.address(PlaceKey(index)), slot_bytes, book) {
                 Ok(memory) => pool.slots.push(Slot { memory: Some(memory), ..Slot::default() }),
                 Err(error) => {
                     if pool.release().is_err() {
@@ -59,9 +51,12 @@ impl SlotPool {
         Ok(pool)
     }
 
-    /// First byte of a slot.
-    pub fn address(&self, index: usize) -> DeviceAddress {
-        self.base.offset(index as u64 * self.slot_bytes)
+    pub(super) fn address(&self, key: PlaceKey) -> DeviceAddress {
+        self.base.offset(key.0 * self.slot_bytes)
+    }
+
+    fn slot(&mut self, key: PlaceKey) -> Option<&mut Slot> {
+        self.slots.get_mut(key.0 as usize)
     }
 
     /// Number of slots.
@@ -74,126 +69,125 @@ impl SlotPool {
         self.slot_bytes
     }
 
-    /// Bytes of memory under all slots.
-    pub fn resident_bytes(&self) -> u64 {
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.count() * self.slot_bytes
+    }
+
+    pub(super) fn resident_bytes(&self) -> u64 {
         self.slots.iter().filter(|slot| slot.memory.is_some()).count() as u64 * self.slot_bytes
     }
 
-    /// Bytes that may never be used again.
-    pub fn quarantined_bytes(&self) -> u64 {
+    pub(super) fn quarantined_bytes(&self) -> u64 {
         self.slots.iter().filter(|slot| slot.quarantined).count() as u64 * self.slot_bytes
     }
 
-    /// The slot that holds an owner's contents.
-    pub fn find(&self, owner: usize) -> Option<(usize, Holding)> {
-        let held = self
-            .slots
-            .iter()
-            .enumerate()
-            .find_map(|(index, slot)| Some((index, slot.holding?)).filter(|(_, h)| h.owner == owner));
-        held.filter(|(index, _)| self.slots.get(*index).is_some_and(|slot| !slot.quarantined))
+    pub(super) fn find(&self, owner: usize) -> Option<(PlaceKey, Holding)> {
+        let usable = self.slots.iter().zip(0..).filter(|(slot, _)| !slot.quarantined);
+        let mut held = usable.filter_map(|(slot, index)| Some((PlaceKey(index), slot.holding?)));
+        held.find(|(_, holding)| holding.owner == owner)
     }
 
-    /// The slot to fill next: nobody has its contents in hand, nothing uploaded ahead is lost, and none of the `keep`
-    /// owners lives there; the one whose turn was longest ago.
-    pub fn choose(&self, keep: &[usize]) -> Option<usize> {
-        let usable = self.slots.iter().enumerate().filter(|(_, slot)| {
-            let kept = slot.holding.is_some_and(|holding| holding.ahead || keep.contains(&holding.owner));
+    /// The slot whose turn was longest ago, among those that nobody has in hand, where nothing uploaded ahead is lost
+    /// and none of the owners to keep lives.
+    pub(super) fn survey(&self, want: &Want<'_>) -> Result<Claim, Blocked> {
+        let usable = self.slots.iter().zip(0..).filter(|(slot, _)| {
+            let kept = slot.holding.is_some_and(|holding| holding.ahead || want.keep.contains(&holding.owner));
             slot.guards == 0 && !slot.quarantined && !kept
         });
-        usable.min_by_key(|(_, slot)| slot.turn).map(|(index, _)| index)
+        let (slot, index) = usable.min_by_key(|(slot, _)| slot.turn).ok_or(Blocked::InHand)?;
+        let fences = slot.consumers.iter().map(|consumer| Fence { from: 0, consumer: *consumer }).collect();
+        Ok(Claim { key: PlaceKey(index), bytes: self.slot_bytes, displaced: Vec::new(), fences })
     }
 
-    /// Takes the events of the last work on each stream that reads the slot; the next upload must wait for all of
-    /// them, and everything later on the upload stream then runs behind them too.
-    pub fn take_consumers(&mut self, index: usize) -> Vec<(StreamId, EventId)> {
-        self.slots.get_mut(index).map(|slot| std::mem::take(&mut slot.consumers)).unwrap_or_default()
+    fn next_turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
     }
 
-    /// Puts consumers back that no upload waits for after all.
-    pub fn restore_consumers(&mut self, index: usize, consumers: Vec<(StreamId, EventId)>) {
-        if let Some(slot) = self.slots.get_mut(index) {
+    pub(super) fn commit(&mut self, claim: &Claim) {
+        let turn = self.next_turn();
+        if let Some(slot) = self.slot(claim.key) {
+            slot.holding = None;
+            slot.consumers.clear();
+            slot.turn = turn;
+        }
+    }
+
+    pub(super) fn owe(&mut self, key: PlaceKey, consumers: impl IntoIterator<Item = Consumer>) {
+        if let Some(slot) = self.slot(key) {
             slot.consumers.extend(consumers);
         }
     }
 
-    /// Says what a slot now holds; `None` empties it.
-    pub fn hold(&mut self, index: usize, holding: Option<Holding>) {
-        self.turns += 1;
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.holding = holding;
-            slot.turn = self.turns;
+    pub(super) fn hold(&mut self, key: PlaceKey, holding: Holding) {
+        let turn = self.next_turn();
+        if let Some(slot) = self.slot(key) {
+            slot.holding = Some(holding);
+            slot.turn = turn;
         }
     }
 
-    /// Notes that contents uploaded ahead were asked for.
-    pub fn consume(&mut self, index: usize) {
-        if let Some(holding) = self.slots.get_mut(index).and_then(|slot| slot.holding.as_mut()) {
+    pub(super) fn consume(&mut self, key: PlaceKey) {
+        if let Some(holding) = self.slot(key).and_then(|slot| slot.holding.as_mut()) {
             holding.ahead = false;
         }
     }
 
-    /// Takes the contents into hand.
-    pub fn guard(&mut self, index: usize) {
-        if let Some(slot) = self.slots.get_mut(index) {
+    pub(super) fn guard(&mut self, key: PlaceKey) {
+        if let Some(slot) = self.slot(key) {
             slot.guards += 1;
         }
     }
 
-    /// Lets the contents go; `consumer` is the event behind the work that reads them, with its stream.
-    pub fn unguard(&mut self, index: usize, consumer: Option<(StreamId, EventId)>) {
-        self.turns += 1;
-        if let Some(slot) = self.slots.get_mut(index) {
+    pub(super) fn note_consumer(&mut self, key: PlaceKey, consumer: Consumer) {
+        if let Some(slot) = self.slot(key) {
+            replace_consumer(&mut slot.consumers, consumer);
+        }
+    }
+
+    pub(super) fn unguard(&mut self, key: PlaceKey) {
+        let turn = self.next_turn();
+        if let Some(slot) = self.slot(key) {
             slot.guards = slot.guards.saturating_sub(1);
-            if let Some((stream, _)) = consumer {
-                slot.consumers.retain(|(other, _)| *other != stream);
+            slot.turn = turn;
+        }
+    }
+
+    pub(super) fn consumer_done(&mut self, keys: &[PlaceKey], event: EventId) {
+        for key in keys {
+            if let Some(slot) = self.slot(*key) {
+                slot.consumers.retain(|consumer| consumer.event != event);
             }
-            slot.consumers.extend(consumer);
-            slot.turn = self.turns;
         }
     }
 
-    /// Forgets a consumer whose completion is proven.
-    pub fn consumer_done(&mut self, event: EventId) {
-        for slot in &mut self.slots {
-            slot.consumers.retain(|(_, consumer)| *consumer != event);
-        }
-    }
-
-    /// Owners whose contents were uploaded ahead and not asked for.
-    pub fn ahead(&self) -> Vec<usize> {
+    pub(super) fn ahead(&self) -> Vec<usize> {
         self.slots.iter().filter_map(|slot| slot.holding).filter(|holding| holding.ahead).map(|holding| holding.owner).collect()
     }
 
-    /// Gives up contents uploaded ahead, except those of `keep`; returns how many. The next upload into such a slot
-    /// runs on the same stream, behind the one that filled it.
-    pub fn cancel_ahead(&mut self, keep: Option<usize>) -> u64 {
-        let mut cancelled = 0;
+    pub(super) fn cancel_ahead(&mut self, keep: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut cancelled = Vec::new();
         for slot in &mut self.slots {
-            if slot.holding.is_some_and(|holding| holding.ahead && Some(holding.owner) != keep) {
+            let lost = slot.holding.filter(|holding| holding.ahead && !keep(holding.owner));
+            if let Some(holding) = lost {
                 slot.holding = None;
-                cancelled += 1;
+                cancelled.push(holding.owner);
             }
         }
         cancelled
     }
 
-    /// Keeps a slot out of use for good.
-    pub fn quarantine(&mut self, index: usize) {
-        if let Some(slot) = self.slots.get_mut(index) {
+    pub(super) fn quarantine(&mut self, key: PlaceKey) {
+        if let Some(slot) = self.slot(key) {
             slot.quarantined = true;
             slot.holding = None;
         }
     }
 
-    /// Gives every slot back that is not quarantined; every use must have been proven complete.
-    ///
-    /// # Errors
-    /// The first driver error. What could not be given back stays counted.
-    pub fn release(&mut self) -> DriverResult<()> {
+    pub(super) fn release(&mut self) -> DriverResult<()> {
         let mut first = Ok(());
         for index in 0..self.slots.len() {
-            let address = self.address(index);
+            let address = self.address(PlaceKey(index as u64));
             let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.quarantined) else { continue };
             let Some(memory) = slot.memory else { continue };
             let given_back = give_back(&*self.driver, address, self.slot_bytes, memory, &self.book);

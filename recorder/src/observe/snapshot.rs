@@ -7,7 +7,7 @@ use crate::meter::{Counter, HostScope};
 use crate::session::{Inner, Levels, Offload};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
 use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads};
-use ddo_schemas::sections::{CompletionCollection, Setup, Vmm};
+use ddo_schemas::sections::{CompletionCollection, Setup, Vmm, VmmParts};
 use ddo_schemas::{Report, Seconds, version};
 
 /// What a snapshot does beside reading.
@@ -76,6 +76,7 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         sources: sources(inner, levels),
         tickets: tickets(inner, levels),
         transport: transport(inner),
+        parts: if levels.slots.is_none() { parts(inner, levels) } else { VmmParts::default() },
         ..Vmm::default()
     }
 }
@@ -119,12 +120,12 @@ fn admission(inner: &Inner) -> Admission {
 
 fn buffers(inner: &Inner, levels: &Levels) -> Buffers {
     Buffers {
-        fast_execution_buffer_uploads: count(&inner.counters.slot_uploads),
-        fast_execution_buffer_bytes: count(&inner.counters.slot_bytes),
-        fast_execution_buffer_capacity_bytes: Some(levels.slots * levels.slot_bytes),
-        fast_execution_buffer_resident_bytes: Some(levels.slots_resident_bytes),
-        fast_execution_buffer_slots: Some(levels.slots),
-        fast_execution_buffer_slot_bytes: Some(levels.slot_bytes),
+        fast_execution_buffer_uploads: count(&inner.counters.stream_uploads),
+        fast_execution_buffer_bytes: count(&inner.counters.stream_bytes),
+        fast_execution_buffer_capacity_bytes: Some(levels.stream_bytes),
+        fast_execution_buffer_resident_bytes: Some(levels.stream_resident_bytes),
+        fast_execution_buffer_slots: levels.slots.map(|(count, _)| count),
+        fast_execution_buffer_slot_bytes: levels.slots.map(|(_, bytes)| bytes),
         ..Buffers::default()
     }
 }
@@ -196,5 +197,21 @@ fn transport(inner: &Inner) -> Transport {
         fast_native_transport_batch_transport_submit_seconds: seconds(&inner.counters.transport_submit),
         fast_native_transport_batch_transport_submit_calls: calls(&inner.counters.transport_submit),
         ..Transport::default()
+    }
+}
+
+/// The rows of the stream ring.
+fn parts(inner: &Inner, levels: &Levels) -> VmmParts {
+    let counters = &inner.counters;
+    VmmParts {
+        fast_stream_ring_bytes: Some(levels.stream_bytes),
+        fast_stream_ring_restarts: count(&counters.ring_restarts),
+        fast_part_uploads: count(&counters.part_uploads),
+        fast_part_releases: count(&counters.part_releases),
+        fast_part_prefetch_parts: count(&counters.ahead_parts),
+        fast_part_prefetch_hits: count(&counters.ahead_part_hits),
+        fast_part_prefetch_cancelled_parts: count(&counters.ahead_cancelled_parts),
+        fast_part_prefetch_in_flight_parts: Some(levels.ahead_parts_in_flight),
+        fast_gpu_prefetch_partial_units: count(&counters.ahead_partial_units),
     }
 }

@@ -7,10 +7,12 @@
 pub mod checkpoint;
 mod layout;
 mod order;
+mod parts;
 mod residency;
 mod tree;
 
 pub use layout::{Layout, Packed, pack, round_up};
 pub use order::{Arrival, PassOrder};
-pub use residency::{ResidencyPlan, UnitSize, plan_residency};
+pub use parts::{LaunchScope, Part, PartSize, PartsPlan, cut_into_parts, plan_parts, whole_units};
+pub use residency::{ResidencyPlan, UnitSize, check_slots, plan_residency};
 pub use tree::{Leaf, Module, Parameter, ParameterSource, PlannedUnit, Units, build_tree, execution_units};

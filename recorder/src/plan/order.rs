@@ -1,4 +1,4 @@
-//! The order of units: learned on the first pass, verified on each later one.
+//! The order of parts (whole units in the classic mode): learned on the first pass, verified on each later one.
 
 /// How a request relates to the learned order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Arrival {
     Mismatch,
 }
 
-/// Learns and follows the order of units.
+/// Learns and follows the order of parts.
 #[derive(Clone, Debug, Default)]
 pub struct PassOrder {
     learned: Vec<usize>,
@@ -22,19 +22,19 @@ pub struct PassOrder {
 }
 
 impl PassOrder {
-    /// What asking for a unit now would be.
-    pub fn foresee(&self, unit: usize) -> Arrival {
-        match self.learned.get(self.current.len()) {
+    /// What asking for a part after `later` further ones would be.
+    pub fn foresee(&self, part: usize, later: usize) -> Arrival {
+        match self.learned.get(self.current.len() + later) {
             _ if !self.following => Arrival::Unplanned,
-            Some(expected) if *expected == unit => Arrival::Expected,
+            Some(expected) if *expected == part => Arrival::Expected,
             _ => Arrival::Mismatch,
         }
     }
 
-    /// Notes that a unit was asked for and granted.
-    pub fn arrive(&mut self, unit: usize) -> Arrival {
-        let arrival = self.foresee(unit);
-        self.current.push(unit);
+    /// Notes that a part was asked for and granted.
+    pub fn arrive(&mut self, part: usize) -> Arrival {
+        let arrival = self.foresee(part, 0);
+        self.current.push(part);
         if arrival == Arrival::Mismatch {
             self.following = false;
             self.mismatches += 1;
@@ -52,11 +52,14 @@ impl PassOrder {
         self.passes += 1;
     }
 
-    /// The units expected next, wrapping into the next pass; at most one pass long, empty while nothing is followed.
-    pub fn ahead(&self) -> impl Iterator<Item = usize> {
+    /// The part expected after `later` further ones, wrapping into the next pass; `None` a whole pass from here and
+    /// while nothing is followed.
+    pub fn ahead(&self, later: usize) -> Option<usize> {
         let length = if self.following { self.learned.len() } else { 0 };
-        let from = self.current.len();
-        (from..from + length).filter_map(move |position| self.learned.get(position % length).copied())
+        if later >= length {
+            return None;
+        }
+        self.learned.get((self.current.len() + later) % length).copied()
     }
 
     /// Passes that taught an order.
@@ -74,6 +77,10 @@ impl PassOrder {
 mod tests {
     use super::*;
 
+    fn ahead(order: &PassOrder) -> Vec<usize> {
+        (0..).map_while(|later| order.ahead(later)).collect()
+    }
+
     fn pass(order: &mut PassOrder, units: &[usize]) -> Vec<Arrival> {
         let arrivals = units.iter().map(|unit| order.arrive(*unit)).collect();
         order.end_pass();
@@ -84,11 +91,12 @@ mod tests {
     fn the_second_pass_is_expected_and_wraps() {
         let mut order = PassOrder::default();
         assert!(pass(&mut order, &[3, 1, 2]).iter().all(|a| *a == Arrival::Unplanned));
+        assert_eq!((order.foresee(1, 1), order.foresee(1, 2)), (Arrival::Expected, Arrival::Mismatch));
         order.arrive(3);
-        assert_eq!(order.ahead().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(ahead(&order), [1, 2, 3]);
         order.arrive(1);
         order.arrive(2);
-        assert_eq!(order.ahead().collect::<Vec<_>>(), [3, 1, 2], "into the next pass");
+        assert_eq!(ahead(&order), [3, 1, 2], "into the next pass");
         assert_eq!(order.passes(), 1);
     }
 
@@ -100,6 +108,6 @@ mod tests {
         assert_eq!(order.mismatches(), 1);
         assert!(pass(&mut order, &[1, 3, 2]).iter().all(|a| *a == Arrival::Expected));
         order.arrive(9);
-        assert_eq!(order.ahead().count(), 0, "nothing is expected after a mismatch");
+        assert!(ahead(&order).is_empty(), "nothing is expected after a mismatch");
     }
 }

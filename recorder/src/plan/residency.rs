@@ -46,15 +46,24 @@ fn refusal(code: &'static str, what: &str, got: u64, limit: u64, unit: &'static 
     Refusal { code, what: what.to_string(), got, limit, unit }
 }
 
+/// Refuses a number of slots outside its limits.
+///
+/// # Errors
+/// The refusal, with the limit that is passed.
+pub fn check_slots(slots: u64) -> Result<(), Refusal> {
+    if (MIN_SLOTS..=MAX_SLOTS).contains(&slots) {
+        return Ok(());
+    }
+    let limit = if slots < MIN_SLOTS { MIN_SLOTS } else { MAX_SLOTS };
+    Err(refusal("execution_slots_out_of_range", "number of execution slots", slots, limit, "slots"))
+}
+
 /// Decides who stays under the ceiling.
 ///
 /// # Errors
 /// A refusal when the ceiling cannot hold the slots, or the number of slots is outside its limits.
 pub fn plan_residency(units: &[UnitSize], page: u64, ceiling: u64, slots: u64) -> Result<ResidencyPlan, Refusal> {
-    if !(MIN_SLOTS..=MAX_SLOTS).contains(&slots) {
-        let limit = if slots < MIN_SLOTS { MIN_SLOTS } else { MAX_SLOTS };
-        return Err(refusal("execution_slots_out_of_range", "number of execution slots", slots, limit, "slots"));
-    }
+    check_slots(slots)?;
     let all = vec![true; units.len()];
     if pages(units, &all, page).saturating_mul(page) <= ceiling {
         return Ok(ResidencyPlan { resident: all, slots: 0, slot_bytes: 0, arena_ceiling_bytes: ceiling });

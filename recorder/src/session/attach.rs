@@ -3,29 +3,23 @@
 use super::Counters;
 use super::component::Component;
 use super::marks::MarksSlot;
-use super::state::{Bindings, Inner, Offload, Residence, State, TensorPlace, UnitId, UnitInfo, UnitPlan};
-use crate::config::{OffloadConfig, SourceChoice};
-use crate::driver::{DeviceFacts, Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
+use super::planning::{Placement, Planned, StreamShape, part_plans, plan, unit_infos, unit_plans};
+use super::rows::{configuration, state_report};
+use super::state::{Bindings, Inner, Offload, State, StreamRules};
+use crate::config::{LaunchScope, OffloadConfig, SourceChoice};
+use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
 use crate::error::{Error, Result};
-use crate::limits::{ARENA_ALIGNMENT_BYTES, SLOT_ALIGNMENT_BYTES};
-use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, SourceKind, Sources};
-use crate::plan::{Layout, Parameter, ParameterSource, PassOrder, PlannedUnit, ResidencyPlan, UnitSize, Units};
-use crate::plan::{execution_units, plan_residency};
-use crate::transfer::{BatchTensor, EventPool, TicketLedger};
-use ddo_schemas::sections::{Configuration, PlannerDecisions, SetupAction, State as StateReport};
+use crate::limits::MAX_AHEAD_PARTS;
+use crate::memory::{
+    Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, SourceKind, Sources, StreamMemory, StreamRing,
+};
+use crate::plan::{ParameterSource, Units};
+use crate::transfer::EventPool;
+use ddo_schemas::sections::SetupAction;
 use ddo_schemas::{Gib, Seconds};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-
-/// What is settled before any resource is taken.
-struct Planned {
-    units: Units,
-    layout: Layout,
-    residency: ResidencyPlan,
-    managed_bytes: u64,
-    ceiling_bytes: u64,
-}
 
 /// Attaches a component to a device.
 ///
@@ -44,7 +38,8 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
 
     let start = clock.now();
     let planned = plan(&component, &config, &facts)?;
-    let units = unit_plans(&planned);
+    let parts = part_plans(&planned);
+    let units = unit_plans(&planned, &parts);
     action("vmm_fast_plan_metadata", start, 0);
 
     let start = clock.now();
@@ -56,7 +51,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     let start = clock.now();
     let book = Arc::new(MappingBook::default());
     let memory = map_memory(&driver, &book, &planned, facts.page_bytes);
-    let (arena, slots) = memory.inspect_err(|_| {
+    let (arena, stream) = memory.inspect_err(|_| {
         let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
     })?;
     action("vmm_fast_attach_native_model_arena", start, planned.managed_bytes);
@@ -69,29 +64,16 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         action("vmm_fast_register_mapped_source", start, registrations.registered_bytes());
     }
 
-    let state = State {
-        arena,
-        slots,
-        residence: units.iter().map(|_| Residence::default()).collect(),
-        batches: units.iter().map(|_| None).collect(),
-        order: PassOrder::default(),
-        tickets: TicketLedger::default(),
-        running: Default::default(),
-        events: EventPool::new(Arc::clone(&driver)),
-        registrations,
-        quarantined_arena_bytes: 0,
-        poisoned: None,
-        deferred: None,
-        closed: false,
-    };
-    let look_ahead_depth = if config.look_ahead { planned.residency.slots.saturating_sub(1) } else { 0 };
+    let events = EventPool::new(Arc::clone(&driver));
+    let state = State::new(arena, stream, events, registrations, units.len(), parts.len());
+    let rules = stream_rules(&config, planned.placement.stream);
     let inner = Inner {
         name: component.name.clone(),
         session_id: format!("{:016x}", fastrand::u64(..)),
-        infos: unit_infos(&units),
+        infos: unit_infos(&units, &parts),
         bindings: bindings(&planned.units),
-        configuration: configuration(&component, &config, &facts, planned.ceiling_bytes),
-        state_report: state_report(&component, &planned, setup, sources.kind(), look_ahead_depth, &host),
+        configuration: configuration(&component, &config, &facts, &planned),
+        state_report: state_report(&component, &planned, setup, sources.kind(), &units, rules, &host),
         checkpoint: component.checkpoint,
         counters: Counters::default(),
         failures: Arc::new(JobFailures::default()),
@@ -104,62 +86,12 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         compute,
         upload,
         units,
-        look_ahead_depth,
+        parts,
+        rules,
         sources,
         host,
     };
     Ok(Offload { inner: Arc::new(inner) })
-}
-
-fn plan(component: &Component, config: &OffloadConfig, facts: &DeviceFacts) -> Result<Planned> {
-    let units = execution_units(&component.root);
-    if units.units.is_empty() {
-        let reason = "no execution unit: it has neither a numbered module list nor a linear module".to_string();
-        return Err(Error::invalid(format!("component {:?}", component.name), reason));
-    }
-    let sizes: Vec<Vec<u64>> =
-        units.units.iter().map(|unit| unit.parameters.iter().map(|parameter| parameter.bytes).collect()).collect();
-    let overflow = || Error::invalid(format!("component {:?}", component.name), "its layout exceeds 64 bits".to_string());
-    let layout = Layout::new(&sizes, SLOT_ALIGNMENT_BYTES, ARENA_ALIGNMENT_BYTES).ok_or_else(overflow)?;
-    let managed_bytes = sizes.iter().flatten().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes)).ok_or_else(overflow)?;
-    let ceiling_bytes = config.ceiling.resolve(managed_bytes)?;
-    let places = layout.arena_starts.iter().zip(&layout.units);
-    let places: Vec<UnitSize> = places.map(|(start, unit)| UnitSize { arena_start: *start, bytes: unit.bytes }).collect();
-    let residency = plan_residency(&places, facts.page_bytes, ceiling_bytes, config.slots)?;
-    Ok(Planned { units, layout, residency, managed_bytes, ceiling_bytes })
-}
-
-fn unit_plans(planned: &Planned) -> Vec<UnitPlan> {
-    let places = planned.layout.arena_starts.iter().zip(&planned.layout.units).zip(&planned.residency.resident);
-    let units = planned.units.units.iter().zip(places);
-    units.map(|(unit, ((start, packed), resident))| unit_plan(unit, *start, &packed.offsets, packed.bytes, *resident)).collect()
-}
-
-fn unit_plan(unit: &PlannedUnit, arena_start: u64, offsets: &[u64], span_bytes: u64, resident: bool) -> UnitPlan {
-    let placed = || unit.parameters.iter().zip(offsets);
-    let place = |(parameter, offset): (&Parameter, &u64)| {
-        let Parameter { name, dtype, shape, bytes, .. } = parameter.clone();
-        (name, TensorPlace { offset: *offset, bytes, dtype, shape })
-    };
-    UnitPlan {
-        name: Arc::from(unit.name.as_str()),
-        resident,
-        arena_start,
-        span_bytes,
-        payload_bytes: unit.parameters.iter().map(|parameter| parameter.bytes).sum(),
-        batch: placed().map(|(p, offset)| BatchTensor { source: p.source, offset: *offset, bytes: p.bytes }).collect(),
-        tensors: placed().map(place).collect(),
-    }
-}
-
-fn unit_infos(units: &[UnitPlan]) -> Vec<UnitInfo> {
-    let info = |(index, plan): (usize, &UnitPlan)| UnitInfo {
-        id: UnitId(index),
-        name: plan.name.to_string(),
-        bytes: plan.payload_bytes,
-        resident: plan.resident,
-    };
-    units.iter().enumerate().map(info).collect()
 }
 
 fn managed_ranges(checkpoint: &Checkpoint, units: &Units) -> Vec<Range<u64>> {
@@ -228,18 +160,31 @@ fn map_memory(
     book: &Arc<MappingBook>,
     planned: &Planned,
     page_bytes: u64,
-) -> Result<(Arena, SlotPool)> {
-    let residency = &planned.residency;
-    let ceiling = residency.arena_ceiling_bytes;
-    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), planned.layout.arena_bytes, page_bytes, ceiling)?;
-    match SlotPool::map(Arc::clone(driver), book, residency.slots, residency.slot_bytes) {
-        Ok(slots) => Ok((arena, slots)),
+) -> Result<(Arena, StreamMemory)> {
+    let Placement { layout, arena_ceiling_bytes, stream, .. } = &planned.placement;
+    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), layout.arena_bytes, page_bytes, *arena_ceiling_bytes)?;
+    let stream = match *stream {
+        StreamShape::Slots { count, bytes } => SlotPool::map(Arc::clone(driver), book, count, bytes).map(StreamMemory::Slots),
+        StreamShape::Ring { bytes } => StreamRing::map(Arc::clone(driver), book, bytes).map(StreamMemory::Ring),
+    };
+    match stream {
+        Ok(stream) => Ok((arena, stream)),
         Err(error) => {
             // No page of the arena is mapped yet: only its addresses can be left behind.
             let _ = arena.release();
             Err(error.into())
         }
     }
+}
+
+/// How stream memory is used: slots are few and known, a ring takes what fits.
+fn stream_rules(config: &OffloadConfig, stream: StreamShape) -> StreamRules {
+    let (depth, by_part) = match stream {
+        StreamShape::Slots { count, .. } => (count.saturating_sub(1), false),
+        StreamShape::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
+        StreamShape::Ring { .. } => (0, config.launches == LaunchScope::Parts),
+    };
+    StreamRules { depth: if config.look_ahead { depth } else { 0 }, by_part, least_stage_bytes: config.part_bytes }
 }
 
 fn bindings(units: &Units) -> Bindings {
@@ -253,58 +198,4 @@ fn bindings(units: &Units) -> Bindings {
         *bytes += parameter.bytes;
     }
     bindings
-}
-
-fn configuration(component: &Component, config: &OffloadConfig, facts: &DeviceFacts, ceiling_bytes: u64) -> Configuration {
-    Configuration {
-        component: component.name.clone(),
-        dynamic_offload_execution_mode: "vmm_fast_runtime".into(),
-        driver: facts.driver.into(),
-        weight_ceiling_bytes: ceiling_bytes,
-        requested_source: config.source.name().into(),
-        residency_mode: "classic".into(),
-        execution_slots: config.slots,
-        look_ahead: config.look_ahead,
-        device_page_bytes: facts.page_bytes,
-        link_bytes_per_second: facts.link_bytes_per_second,
-        vmm: Default::default(),
-        pin: Default::default(),
-        budget: Default::default(),
-        helper: Default::default(),
-    }
-}
-
-fn state_report(
-    component: &Component,
-    planned: &Planned,
-    setup_runtime: BTreeMap<String, SetupAction>,
-    source: SourceKind,
-    look_ahead_depth: u64,
-    host: &BTreeMap<String, HostTensor>,
-) -> StateReport {
-    let payloads = planned.units.units.iter().map(|unit| unit.parameters.iter().map(|p| p.bytes).sum::<u64>());
-    let streamed = payloads.zip(&planned.residency.resident).filter(|(_, resident)| !**resident);
-    let streamed_bytes = streamed.map(|(bytes, _)| bytes).sum();
-    let residents = planned.residency.resident.iter().filter(|resident| **resident).count() as u64;
-    let host_bytes = host.values().map(HostTensor::payload_bytes).sum();
-    StateReport {
-        module_count: component.root.module_count(),
-        total_gb: Gib::from_bytes(planned.managed_bytes.saturating_add(host_bytes)),
-        setup_runtime,
-        planner_decisions: PlannerDecisions {
-            vmm_backend: "native_model_arena".into(),
-            vmm_effective_source: source.name().into(),
-            vmm_resident_units: residents,
-            vmm_streamed_units: planned.units.units.len() as u64 - residents,
-            vmm_streamed_bytes_per_pass: streamed_bytes,
-            vmm_managed_bytes: planned.managed_bytes,
-            vmm_host_bytes: host_bytes,
-            vmm_fast_payload_bytes: planned.layout.arena_bytes,
-            vmm_look_ahead_depth: look_ahead_depth,
-            vmm_look_ahead_wraps: look_ahead_depth > 0,
-            vmm: Default::default(),
-            budget: Default::default(),
-        },
-        package: Default::default(),
-    }
 }

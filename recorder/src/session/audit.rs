@@ -16,7 +16,7 @@ impl Offload {
         };
         let counters = &self.inner.counters;
         let (ahead, hits, cancelled) = (counters.ahead_units.get(), counters.ahead_hits.get(), counters.ahead_cancelled.get());
-        let in_flight = state.slots.ahead().len() as u64;
+        let in_flight = state.accounts.iter().filter(|account| account.ahead).count() as u64;
         check(ahead == hits + cancelled + in_flight, &|| {
             format!("{ahead} units were uploaded ahead, {hits} hit + {cancelled} cancelled + {in_flight} in flight")
         });
@@ -27,9 +27,10 @@ impl Offload {
             format!("the arena maps {} bytes, its ceiling is {}", arena.resident_bytes, arena.ceiling_bytes)
         });
         let (total, ceiling) =
-            (arena.resident_bytes + state.slots.resident_bytes(), self.inner.configuration.weight_ceiling_bytes);
+            (arena.resident_bytes + state.stream.resident_bytes(), self.inner.configuration.weight_ceiling_bytes);
         check(total <= ceiling, &|| format!("weights occupy {total} bytes, the ceiling is {ceiling}"));
         self.inner.audit_units(&state, &mut check);
+        self.inner.audit_parts(&state, &mut check);
         broken
     }
 }
@@ -38,12 +39,31 @@ impl Inner {
     fn audit_units(&self, state: &State, check: &mut impl FnMut(bool, &dyn Fn() -> String)) {
         let in_use: BTreeSet<EventId> = state.running.iter().map(|running| running.event).collect();
         check(in_use.len() == state.running.len(), &|| "two works share one event".to_string());
-        for (unit, (plan, residence)) in self.units.iter().zip(&state.residence).enumerate() {
+        for (unit, (plan, account)) in self.units.iter().zip(&state.accounts).enumerate() {
             let works = state.running.iter().filter(|running| running.unit == unit).count() as u64;
-            check(residence.pins >= works, &|| format!("unit {:?} has {} pins and {works} works", plan.name, residence.pins));
-            let in_slot = state.slots.find(unit).is_some();
-            check(!(plan.resident && in_slot), &|| format!("resident unit {:?} lies in a slot", plan.name));
-            check(!residence.in_arena || plan.resident, &|| format!("streamed unit {:?} lies in the arena", plan.name));
+            check(account.pins >= works + account.guards, &|| {
+                format!("unit {:?} has {} pins, {} guards and {works} works", plan.name, account.pins, account.guards)
+            });
+            check(!account.ahead || account.ahead_parts == plan.streamed_parts, &|| {
+                format!("unit {:?} is ahead with {} of {} parts", plan.name, account.ahead_parts, plan.streamed_parts)
+            });
+        }
+    }
+
+    fn audit_parts(&self, state: &State, check: &mut impl FnMut(bool, &dyn Fn() -> String)) {
+        let counters = &self.counters;
+        let uploaded = counters.ahead_parts.get();
+        let (hits, cancelled) = (counters.ahead_part_hits.get(), counters.ahead_cancelled_parts.get());
+        let in_flight = state.stream.ahead().len() as u64;
+        check(uploaded == hits + cancelled + in_flight, &|| {
+            format!("{uploaded} parts were uploaded ahead, {hits} hit + {cancelled} cancelled + {in_flight} in flight")
+        });
+        let accounted: u64 = state.accounts.iter().map(|account| account.ahead_parts).sum();
+        check(accounted == in_flight, &|| format!("{in_flight} parts are ahead, {accounted} in the units' accounts"));
+        for (part, (plan, residence)) in self.parts.iter().zip(&state.residence).enumerate() {
+            let streamed = state.stream.find(part).is_some();
+            check(!(plan.resident && streamed), &|| format!("resident part {part} lies in stream memory"));
+            check(!residence.in_arena || plan.resident, &|| format!("streamed part {part} lies in the arena"));
         }
     }
 }

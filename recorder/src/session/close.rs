@@ -51,7 +51,7 @@ impl Offload {
 }
 
 fn weight_bytes(state: &State) -> u64 {
-    state.arena.levels().resident_bytes + state.slots.resident_bytes()
+    state.arena.levels().resident_bytes + state.stream.resident_bytes()
 }
 
 impl Inner {
@@ -62,14 +62,13 @@ impl Inner {
         if state.closed {
             return Err(Error::Closed { what: "the session" });
         }
-        let held = state.residence.iter().map(|residence| residence.pins).sum::<u64>();
+        let held = state.accounts.iter().map(|account| account.pins).sum::<u64>();
         let guards = held.saturating_sub(state.running.len() as u64);
         if guards > 0 && state.poisoned.is_none() {
             return Err(Error::refused("guards_in_hand", "units in hand while closing", guards, 0, "guards"));
         }
         state.closed = true;
-        let mut report = CloseReport { cancelled_units: state.slots.cancel_ahead(None), ..CloseReport::default() };
-        self.counters.ahead_cancelled.add(report.cancelled_units);
+        let mut report = CloseReport { cancelled_units: self.cancel_ahead(&mut state, None), ..CloseReport::default() };
         report.errors.extend(state.poisoned.clone());
         report.errors.extend(state.deferred.take().map(|error| error.to_string()));
         self.report_job_failures(&mut report);
@@ -102,7 +101,7 @@ impl Inner {
 
     fn give_back(&self, state: &mut State, report: &mut CloseReport) {
         let mut keep = |result: DriverResult<()>| report.errors.extend(result.err().map(|error| error.to_string()));
-        keep(state.slots.release());
+        keep(state.stream.release());
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
@@ -122,7 +121,8 @@ impl Drop for Inner {
         }
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {
-            let _ = state.slots.release().and(state.arena.release()).and(state.registrations.release()).and(state.events.close());
+            let _ =
+                state.stream.release().and(state.arena.release()).and(state.registrations.release()).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.
         if idle {

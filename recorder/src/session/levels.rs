@@ -1,7 +1,7 @@
 //! One consistent reading of a session for its observers.
 
 use super::state::Inner;
-use crate::memory::ArenaLevels;
+use crate::memory::{ArenaLevels, StreamMemory};
 use crate::transfer::EventLevels;
 
 /// Gauges and limits, read under the session's lock.
@@ -11,14 +11,16 @@ pub struct Levels {
     pub arena: ArenaLevels,
     /// Events of uploads and work.
     pub events: EventLevels,
-    /// Number of slots.
-    pub slots: u64,
-    /// Bytes of one slot.
-    pub slot_bytes: u64,
-    /// Bytes mapped under the slots.
-    pub slots_resident_bytes: u64,
+    /// Number of slots and bytes of one; `None` where parts take turns in a ring.
+    pub slots: Option<(u64, u64)>,
+    /// Bytes of stream memory: all slots, or the ring.
+    pub stream_bytes: u64,
+    /// Bytes mapped under stream memory.
+    pub stream_resident_bytes: u64,
     /// Units uploaded ahead and not asked for yet.
     pub ahead_in_flight: u64,
+    /// Parts uploaded ahead and not asked for yet.
+    pub ahead_parts_in_flight: u64,
     /// Upload tickets whose end is not proven.
     pub live_tickets: u64,
     /// Units held by guards or by work.
@@ -40,12 +42,16 @@ impl Inner {
         Levels {
             arena: state.arena.levels(),
             events: state.events.levels(),
-            slots: state.slots.count(),
-            slot_bytes: state.slots.slot_bytes(),
-            slots_resident_bytes: state.slots.resident_bytes(),
-            ahead_in_flight: state.slots.ahead().len() as u64,
+            slots: match &state.stream {
+                StreamMemory::Slots(slots) => Some((slots.count(), slots.slot_bytes())),
+                StreamMemory::Ring(_) => None,
+            },
+            stream_bytes: state.stream.capacity_bytes(),
+            stream_resident_bytes: state.stream.resident_bytes(),
+            ahead_in_flight: state.accounts.iter().filter(|account| account.ahead).count() as u64,
+            ahead_parts_in_flight: state.stream.ahead().len() as u64,
             live_tickets: state.tickets.live(),
-            pinned_units: state.residence.iter().filter(|residence| residence.pins > 0).count() as u64,
+            pinned_units: state.accounts.iter().filter(|account| account.pins > 0).count() as u64,
             quarantined_bytes: state.quarantined_bytes() + self.book.lost_bytes.get(),
             registered_bytes: state.registrations.registered_bytes(),
             passes: state.order.passes(),
@@ -57,6 +63,6 @@ impl Inner {
 impl Levels {
     /// All device memory that holds weights, in bytes.
     pub fn total_weight_resident_bytes(&self) -> u64 {
-        self.arena.resident_bytes + self.slots_resident_bytes
+        self.arena.resident_bytes + self.stream_resident_bytes
     }
 }

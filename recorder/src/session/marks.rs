@@ -69,3 +69,25 @@ pub(crate) fn window<T>(
     }
     result
 }
+
+/// A window that somebody observes and that is not closed yet.
+#[derive(Debug)]
+pub(crate) struct OpenWindow {
+    marks: Arc<dyn Marks>,
+    token: MarkToken,
+    stream: StreamId,
+}
+
+impl OpenWindow {
+    /// Opens a window; `None` when nobody observes or there is no room.
+    pub(crate) fn open(marks: &MarksSlot, kind: SampleKind, unit: usize, stream: StreamId) -> Option<OpenWindow> {
+        let marks = marks.get()?;
+        let token = marks.begin(kind, unit as u64, None, stream)?;
+        Some(OpenWindow { marks, token, stream })
+    }
+
+    /// Marks its end.
+    pub(crate) fn close(self) {
+        self.marks.end(self.token, self.stream);
+    }
+}

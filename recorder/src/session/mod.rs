@@ -1,10 +1,11 @@
-//! "When does it happen?" The conductor: attach, unit, launch, step, close.
+//! "When does it happen?" The conductor: attach, unit, view, launch, release, step, close.
 //!
 //! May use: `transfer`, `memory`, `driver`, `plan`, `meter`, `config`, `limits`, `error`.
 //!
 //! Invariants: asking for a unit never waits on the host for a copy; order between copies and work comes from events
 //! alone; a pin returns only when the end of the work that holds it is proven; nothing here knows who observes it.
 
+mod accounts;
 mod attach;
 mod audit;
 mod close;
@@ -13,6 +14,9 @@ mod counters;
 mod launch;
 mod levels;
 mod marks;
+mod place;
+mod planning;
+mod rows;
 mod state;
 mod unit;
 mod upload;

@@ -1,16 +1,18 @@
 //! What a session holds, and the part of its public face that only reads.
 
 use super::Counters;
+use super::accounts::UnitAccount;
 use super::marks::MarksSlot;
 use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, Sources};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, PlaceKey, Registrations, Sources, StreamMemory};
 use crate::meter::Clock;
 use crate::plan::PassOrder;
 use crate::plan::checkpoint::Dtype;
-use crate::transfer::{BatchTensor, EventPool, TicketLedger, UnitBatch};
+use crate::transfer::{BatchTensor, EventPool, PartBatch, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names a unit inside one attached component.
@@ -33,13 +35,18 @@ pub struct UnitInfo {
     pub name: String,
     /// Payload in bytes.
     pub bytes: u64,
-    /// Whether it stays on the device.
+    /// Whether all of it stays on the device.
     pub resident: bool,
+    /// Of its payload, what every pass uploads.
+    pub streamed_bytes: u64,
 }
 
-/// Where a tensor lies inside its unit.
+/// Where a tensor lies inside its part.
 #[derive(Clone, Debug)]
 pub(crate) struct TensorPlace {
+    pub(crate) part: usize,
+    /// Which tensor of the part it is.
+    pub(crate) index: usize,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     pub(crate) dtype: Dtype,
@@ -50,12 +57,32 @@ pub(crate) struct TensorPlace {
 #[derive(Debug)]
 pub(crate) struct UnitPlan {
     pub(crate) name: Arc<str>,
+    pub(crate) parts: Range<usize>,
+    /// Of the parts, those that do not stay.
+    pub(crate) streamed_parts: u64,
+    pub(crate) tensors: BTreeMap<String, TensorPlace>,
+}
+
+/// What is settled about a part at attach.
+#[derive(Debug)]
+pub(crate) struct PartPlan {
+    pub(crate) unit: usize,
     pub(crate) resident: bool,
     pub(crate) arena_start: u64,
     pub(crate) span_bytes: u64,
     pub(crate) payload_bytes: u64,
     pub(crate) batch: Vec<BatchTensor>,
-    pub(crate) tensors: BTreeMap<String, TensorPlace>,
+}
+
+/// Bytes and rules of stream memory, as settled at attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamRules {
+    /// Parts that may be uploaded ahead; zero without look-ahead.
+    pub(crate) depth: u64,
+    /// Parts are placed when a view of them is asked for, not with their unit.
+    pub(crate) by_part: bool,
+    /// Least bytes of a copy that starts before the rest of its place is free.
+    pub(crate) least_stage_bytes: u64,
 }
 
 /// The event behind an upload, and which streams wait for it already.
@@ -65,31 +92,33 @@ pub(crate) struct Upload {
     pub(crate) awaited_by: Vec<StreamId>,
 }
 
-/// What changes about a unit.
+/// What changes about a part.
 #[derive(Debug, Default)]
 pub(crate) struct Residence {
-    /// Resident units only: whether the arena holds its contents.
+    /// Resident parts only: whether the arena holds its contents.
     pub(crate) in_arena: bool,
     /// Until its completion is proven.
     pub(crate) upload: Option<Upload>,
-    /// Guards and work that hold the unit.
-    pub(crate) pins: u64,
 }
 
-/// Work in flight that holds a unit.
+/// Work in flight that holds a unit, and the stream memory that it reads.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) unit: usize,
     pub(crate) event: EventId,
+    pub(crate) places: Vec<PlaceKey>,
 }
 
 /// Everything behind the session's one lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) arena: Arena,
-    pub(crate) slots: SlotPool,
+    pub(crate) stream: StreamMemory,
+    /// One for each part.
     pub(crate) residence: Vec<Residence>,
-    pub(crate) batches: Vec<Option<Arc<UnitBatch>>>,
+    /// One for each unit.
+    pub(crate) accounts: Vec<UnitAccount>,
+    pub(crate) batches: Vec<Option<Arc<PartBatch>>>,
     pub(crate) order: PassOrder,
     pub(crate) tickets: TicketLedger,
     pub(crate) running: VecDeque<Running>,
@@ -115,8 +144,9 @@ pub(crate) struct Inner {
     pub(crate) compute: StreamId,
     pub(crate) upload: StreamId,
     pub(crate) units: Vec<UnitPlan>,
+    pub(crate) parts: Vec<PartPlan>,
     pub(crate) infos: Vec<UnitInfo>,
-    pub(crate) look_ahead_depth: u64,
+    pub(crate) rules: StreamRules,
     pub(crate) sources: Sources,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
@@ -171,9 +201,41 @@ impl Inner {
         let place = || format!("component {:?}, which has {} units", self.name, self.units.len());
         self.units.get(unit).ok_or_else(|| Error::UnknownName { kind: "unit", name: unit.to_string(), place: place() })
     }
+
+    pub(crate) fn part(&self, part: usize) -> Result<&PartPlan> {
+        let place = || format!("component {:?}, which has {} parts", self.name, self.parts.len());
+        self.parts.get(part).ok_or_else(|| Error::UnknownName { kind: "part", name: part.to_string(), place: place() })
+    }
 }
 
 impl State {
+    /// Nothing uploaded, nothing asked for.
+    pub(crate) fn new(
+        arena: Arena,
+        stream: StreamMemory,
+        events: EventPool,
+        registrations: Registrations,
+        units: usize,
+        parts: usize,
+    ) -> State {
+        State {
+            arena,
+            stream,
+            residence: (0..parts).map(|_| Residence::default()).collect(),
+            accounts: (0..units).map(|_| UnitAccount::default()).collect(),
+            batches: (0..parts).map(|_| None).collect(),
+            order: PassOrder::default(),
+            tickets: TicketLedger::default(),
+            running: VecDeque::new(),
+            events,
+            registrations,
+            quarantined_arena_bytes: 0,
+            poisoned: None,
+            deferred: None,
+            closed: false,
+        }
+    }
+
     /// Keeps the first failure whose consequences could not be bounded.
     pub(crate) fn poison(&mut self, cause: &impl ToString) {
         if self.poisoned.is_none() {
@@ -183,7 +245,7 @@ impl State {
 
     /// Device memory under weights that may never be used again, in bytes.
     pub(crate) fn quarantined_bytes(&self) -> u64 {
-        self.quarantined_arena_bytes + self.slots.quarantined_bytes()
+        self.quarantined_arena_bytes + self.stream.quarantined_bytes()
     }
 
     /// Retires work and uploads whose end is proven. Never waits.
@@ -213,16 +275,17 @@ impl State {
     }
 
     fn finish(&mut self, running: &Running) -> Result<()> {
-        self.slots.consumer_done(running.event);
-        if let Some(residence) = self.residence.get_mut(running.unit) {
-            residence.pins = residence.pins.saturating_sub(1);
+        self.stream.consumer_done(&running.places, running.event);
+        if let Some(account) = self.accounts.get_mut(running.unit) {
+            account.pins = account.pins.saturating_sub(1);
         }
         Ok(self.events.give(running.event)?)
     }
 
     fn reap_tickets(&mut self, driver: &dyn Driver, every: bool) -> Result<u64> {
-        let ahead = self.slots.ahead();
-        let retired = self.tickets.reap(driver, &mut self.events, |ticket| every || !ahead.contains(&ticket.owner))?;
+        let stream = &self.stream;
+        let is_ahead = |owner: usize| stream.find(owner).is_some_and(|(_, holding)| holding.ahead);
+        let retired = self.tickets.reap(driver, &mut self.events, |ticket| every || !is_ahead(ticket.owner))?;
         for ticket in &retired {
             if let Some(residence) = self.residence.get_mut(ticket.owner)
                 && residence.upload.as_ref().is_some_and(|upload| upload.event == ticket.event)
@@ -270,6 +333,11 @@ impl Offload {
     /// The stream for compute.
     pub fn compute_stream(&self) -> StreamId {
         self.inner.compute
+    }
+
+    /// Device memory that streamed weights take turns in, in bytes: all slots, or the ring.
+    pub fn stream_memory_bytes(&self) -> u64 {
+        self.inner.lock().stream.capacity_bytes()
     }
 
     /// A tensor that stays on the host, by its full name.

@@ -1,125 +1,55 @@
-//! Asking for a unit: pins it, never waits on the host for a copy.
+//! Asking for a unit and for its weights: pins them, never waits on the host for a copy.
 
-use super::state::{Inner, Offload, State, UnitId};
-use crate::driver::{DeviceAddress, DriverErrorKind, View};
-use crate::error::{Admission, Error, Result};
-use crate::memory::Holding;
-use crate::plan::Arrival;
-use std::sync::Arc;
+use super::marks::OpenWindow;
+use super::place::HeldPart;
+use super::state::{Inner, Offload, State, TensorPlace, UnitId};
+use crate::driver::{DeviceAddress, View};
+use crate::error::{Error, Result};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A pinned unit. Its views stay valid until it is launched and the work has ended, or it is dropped.
+/// A pinned unit. Its views stay valid until they are released or the guard ends; what was launched with them holds
+/// them on until it has run.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped lets its unit go"]
 pub struct UnitGuard {
     pub(super) inner: Arc<Inner>,
     pub(super) unit: usize,
-    pub(super) place: DeviceAddress,
-    pub(super) slot: Option<usize>,
-    pub(super) armed: bool,
+    /// Locked inside the session's lock, never around it.
+    hand: Mutex<Hand>,
+}
+
+/// What a guard has in hand.
+#[derive(Debug, Default)]
+pub(super) struct Hand {
+    pub(super) parts: Vec<HeldPart>,
+    /// The unit window, from the first launch to the end of the guard.
+    pub(super) window: Option<OpenWindow>,
+    pub(super) launched: bool,
+    ended: bool,
 }
 
 impl Offload {
-    /// Pins a unit; uploads it first when it is not on its way already. Never waits on the host for a copy.
+    /// Pins a unit and uploads what is not on its way already. Never waits on the host for a copy.
+    ///
+    /// Where launches go part by part (see [`crate::OffloadConfig::launches`]) weights are uploaded and pinned when
+    /// their view is asked for instead.
     ///
     /// # Errors
-    /// A refusal when every slot is in hand or the ceiling leaves no page; the driver's errors; what went wrong since
-    /// the last call.
+    /// A refusal when what is in hand or the ceiling leaves no place; the driver's errors; what went wrong since the
+    /// last call.
     pub fn unit(&self, id: UnitId) -> Result<UnitGuard> {
         let inner = &self.inner;
         let plan = inner.plan(id.0)?;
         let mut state = inner.open()?;
         state.reap(&*inner.driver, false)?;
-        if state.order.foresee(id.0) == Arrival::Mismatch {
-            let cancelled = state.slots.cancel_ahead(Some(id.0));
-            inner.counters.ahead_cancelled.add(cancelled);
-        }
-        let slot = if plan.resident {
-            inner.place_in_arena(&mut state, id.0)?;
-            None
-        } else {
-            Some(inner.place_in_slot(&mut state, id.0)?)
+        inner.note_request(&mut state, id.0);
+        let parts = match inner.rules.by_part {
+            true => Ok(Vec::new()),
+            false => inner.take_parts(&mut state, plan.parts.clone()),
         };
-        // Only what was granted belongs to the order of the pass.
-        state.order.arrive(id.0);
-        let place = match slot {
-            Some(slot) => state.slots.address(slot),
-            None => state.arena.address(plan.arena_start),
-        };
-        if let Some(slot) = slot {
-            state.slots.guard(slot);
-        }
-        if let Some(residence) = state.residence.get_mut(id.0) {
-            residence.pins += 1;
-        }
-        Ok(UnitGuard { inner: Arc::clone(inner), unit: id.0, place, slot, armed: true })
-    }
-}
-
-impl Inner {
-    fn place_in_arena(&self, state: &mut State, unit: usize) -> Result<()> {
-        let plan = self.plan(unit)?;
-        if state.residence.get(unit).is_some_and(|residence| residence.in_arena) {
-            self.counters.signature_hits.add(plan.batch.len() as u64);
-            return Ok(());
-        }
-        match state.arena.fault(plan.arena_start..plan.arena_start + plan.span_bytes) {
-            Ok(Admission::Granted) => {}
-            Ok(Admission::Refused(refusal)) => {
-                self.counters.fault_failures.add(1);
-                self.counters.capacity_admission_failures.add(1);
-                return Err(Error::Refused(refusal));
-            }
-            Err(error) => {
-                self.counters.fault_failures.add(1);
-                if error.kind == DriverErrorKind::OutOfMemory {
-                    self.counters.device_admission_failures.add(1);
-                }
-                return Err(Error::Driver(error));
-            }
-        }
-        let place = state.arena.address(plan.arena_start);
-        self.upload(state, unit, place, None)?;
-        if let Some(residence) = state.residence.get_mut(unit) {
-            residence.in_arena = true;
-        }
-        Ok(())
-    }
-
-    fn place_in_slot(&self, state: &mut State, unit: usize) -> Result<usize> {
-        if let Some((slot, holding)) = state.slots.find(unit) {
-            if holding.ahead {
-                self.counters.ahead_hits.add(1);
-                state.slots.consume(slot);
-            } else {
-                self.counters.signature_hits.add(self.plan(unit)?.batch.len() as u64);
-            }
-            return Ok(slot);
-        }
-        let slot = match state.slots.choose(&[]) {
-            Some(slot) => slot,
-            None => {
-                // Look-ahead gives way to demand.
-                let cancelled = state.slots.cancel_ahead(None);
-                self.counters.ahead_cancelled.add(cancelled);
-                let (got, limit) = (state.slots.count() + 1, state.slots.count());
-                let refused =
-                    || Error::refused("execution_slots_in_hand", "streamed units in hand at the same time", got, limit, "units");
-                state.slots.choose(&[]).ok_or_else(refused)?
-            }
-        };
-        self.fill_slot(state, unit, slot, false)?;
-        Ok(slot)
-    }
-
-    /// Uploads a unit into a slot and notes what the slot holds.
-    pub(super) fn fill_slot(&self, state: &mut State, unit: usize, slot: usize, ahead: bool) -> Result<()> {
-        state.slots.hold(slot, None);
-        let place = state.slots.address(slot);
-        self.upload(state, unit, place, Some(slot))?;
-        state.slots.hold(slot, Some(Holding { owner: unit, ahead }));
-        self.counters.slot_uploads.add(1);
-        self.counters.slot_bytes.add(self.plan(unit)?.payload_bytes);
-        Ok(())
+        let parts = parts.inspect_err(|_| inner.note_let_go(&mut state, id.0))?;
+        let hand = Mutex::new(Hand { parts, ..Hand::default() });
+        Ok(UnitGuard { inner: Arc::clone(inner), unit: id.0, hand })
     }
 }
 
@@ -129,36 +59,102 @@ impl UnitGuard {
         UnitId(self.unit)
     }
 
-    /// Where a tensor of the unit lies, by its name relative to the unit.
-    ///
-    /// # Errors
-    /// [`Error::UnknownName`].
-    pub fn view(&self, name: &str) -> Result<View> {
+    pub(super) fn hand(&self) -> MutexGuard<'_, Hand> {
+        self.hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tensor(&self, name: &str) -> Result<&TensorPlace> {
         let plan = self.inner.plan(self.unit)?;
         let unknown = || Error::UnknownName { kind: "tensor", name: name.into(), place: format!("unit {:?}", plan.name) };
-        let tensor = plan.tensors.get(name).ok_or_else(unknown)?;
-        let pointer = self.place.offset(tensor.offset);
-        View::new(pointer, tensor.dtype, &tensor.shape, tensor.bytes).ok_or_else(unknown)
+        plan.tensors.get(name).ok_or_else(unknown)
+    }
+
+    /// Where a tensor of the unit lies, by its name relative to the unit. A tensor that is not in hand, because work
+    /// is launched part by part or because it was released, is uploaded and pinned first. What is launched next waits
+    /// for the upload of each part in hand, and for nothing else.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`]; for a tensor that is not in hand also those of [`Offload::unit`].
+    pub fn view(&self, name: &str) -> Result<View> {
+        let tensor = self.tensor(name)?;
+        let unknown = || Error::invalid(format!("tensor {name:?}"), "its shape has no view".to_string());
+        let known = self.hand().parts.iter().find(|held| held.part == tensor.part).map(|held| held.key);
+        let (state, key) = match known {
+            Some(key) => (self.inner.lock(), key),
+            None => {
+                let mut state = self.inner.open()?;
+                let held = self.inner.take_parts(&mut state, tensor.part..tensor.part + 1)?;
+                let key = held.first().and_then(|held| held.key);
+                self.hand().parts.extend(held);
+                (state, key)
+            }
+        };
+        if let Some(held) = self.hand().parts.iter_mut().find(|held| held.part == tensor.part) {
+            held.released.retain(|index| *index != tensor.index);
+        }
+        let place = self.inner.place_of(&state, tensor.part, key)?;
+        View::new(place.offset(tensor.offset), tensor.dtype, &tensor.shape, tensor.bytes).ok_or_else(unknown)
+    }
+
+    /// Says that no further launch reads this tensor. Once that holds for all tensors of a part, its stream memory is
+    /// free behind the work launched so far, and the parts expected next are uploaded ahead.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`]; what went wrong since the last call.
+    pub fn release(&self, name: &str) -> Result<()> {
+        let tensor = self.tensor(name)?;
+        let tensors = self.inner.part(tensor.part)?.batch.len();
+        let mut state = self.inner.open()?;
+        let mut hand = self.hand();
+        let Some(index) = hand.parts.iter().position(|held| held.part == tensor.part) else { return Ok(()) };
+        if let Some(held) = hand.parts.get_mut(index)
+            && !held.released.contains(&tensor.index)
+        {
+            held.released.push(tensor.index);
+        }
+        if hand.parts.get(index).is_some_and(|held| held.released.len() >= tensors) {
+            let held = hand.parts.remove(index);
+            self.inner.let_go(&mut state, &[held]);
+            self.inner.counters.part_releases.add(1);
+            self.inner.look_ahead(&mut state);
+        }
+        Ok(())
     }
 
     /// Names of the unit's tensors.
     pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
         self.inner.units.get(self.unit).into_iter().flat_map(|plan| plan.tensors.keys().map(String::as_str))
     }
+
+    /// Ends the guard inside the session's lock; the second time nothing happens.
+    pub(super) fn end(&self, state: &mut State) {
+        let mut hand = self.hand();
+        if std::mem::replace(&mut hand.ended, true) {
+            return;
+        }
+        let parts = std::mem::take(&mut hand.parts);
+        self.inner.let_go(state, &parts);
+        self.inner.note_let_go(state, self.unit);
+        if let Some(window) = hand.window.take() {
+            window.close();
+        }
+    }
+}
+
+impl Inner {
+    /// First byte of a part in hand.
+    pub(super) fn place_of(&self, state: &State, part: usize, key: Option<crate::memory::PlaceKey>) -> Result<DeviceAddress> {
+        Ok(match key {
+            Some(key) => state.stream.address(key),
+            None => state.arena.address(self.part(part)?.arena_start),
+        })
+    }
 }
 
 impl Drop for UnitGuard {
     /// Lets the unit go. Its upload may still be in flight; the next upload into the same place runs behind it.
     fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
         let mut state = self.inner.lock();
-        if let Some(slot) = self.slot {
-            state.slots.unguard(slot, None);
-        }
-        if let Some(residence) = state.residence.get_mut(self.unit) {
-            residence.pins = residence.pins.saturating_sub(1);
-        }
+        self.end(&mut state);
     }
 }

@@ -1,27 +1,44 @@
-//! Uploading units, on demand and ahead.
+//! Uploading parts, on demand and ahead.
 
 use super::marks::window;
 use super::state::{Inner, State, Upload};
-use crate::driver::DeviceAddress;
+use crate::driver::{DeviceAddress, DriverResult};
 use crate::error::{Error, Result};
-use crate::transfer::{Ticket, UnitBatch};
+use crate::memory::{Blocked, Claim, Consumer, Holding, PlaceKey, StreamMemory, Want};
+use crate::transfer::{PartBatch, Stage, Ticket};
 use ddo_schemas::timeline::SampleKind;
 use std::sync::Arc;
 
+/// Where an upload goes.
+pub(super) enum Destination {
+    /// The part's place in the arena.
+    Arena(DeviceAddress),
+    /// A place in stream memory that is taken once the first copies may start.
+    Stream(Claim),
+}
+
+/// How far the copies of an upload have come.
+struct Progress {
+    /// Stages whose consumers are waited for.
+    stages: usize,
+    copies: u64,
+    outcome: DriverResult<()>,
+}
+
 impl Inner {
-    /// Queues a unit's copies into its place, behind the last work that reads there.
-    pub(super) fn upload(&self, state: &mut State, unit: usize, place: DeviceAddress, slot: Option<usize>) -> Result<()> {
+    /// Queues a part's copies into its place, behind the last work that reads there.
+    pub(super) fn upload(&self, state: &mut State, part: usize, to: &Destination) -> Result<()> {
         let clock = &*self.clock;
-        let batch = self.counters.dma_enqueue.time(clock, || {
+        let (batch, copies) = self.counters.dma_enqueue.time(clock, || {
             self.counters.transport_total.time(clock, || {
-                let batch = self.counters.transport_prepare.time(clock, || self.batch(state, unit))?;
-                self.await_consumers(state, unit, slot)?;
-                self.counters.transport_submit.time(clock, || self.submit(state, unit, &batch, place, slot))?;
-                Ok::<_, Error>(batch)
+                let batch = self.counters.transport_prepare.time(clock, || self.batch(state, part))?;
+                let fences = if let Destination::Stream(claim) = to { claim.fences() } else { &[] };
+                let stages = batch.stages(fences, self.rules.least_stage_bytes);
+                let copies = self.counters.transport_submit.time(clock, || self.submit(state, part, &stages, to))?;
+                Ok::<_, Error>((batch, copies))
             })
         })?;
-        self.counters.batch_submissions.add(1);
-        self.counters.copies.add(batch.copies());
+        self.counters.copies.add(copies);
         self.counters.uploads.add(batch.tensors());
         self.counters.file_uploads.add(batch.file_tensors());
         self.counters.upload_bytes.add(batch.bytes());
@@ -31,90 +48,158 @@ impl Inner {
         Ok(())
     }
 
-    /// The unit's batch, built on first use.
-    fn batch(&self, state: &mut State, unit: usize) -> Result<Arc<UnitBatch>> {
-        if let Some(batch) = state.batches.get(unit).and_then(Option::as_ref) {
+    /// The part's batch, built on first use.
+    fn batch(&self, state: &mut State, part: usize) -> Result<Arc<PartBatch>> {
+        if let Some(batch) = state.batches.get(part).and_then(Option::as_ref) {
             return Ok(Arc::clone(batch));
         }
-        let plan = self.plan(unit)?;
-        let batch = self.counters.transport_create.time(&*self.clock, || UnitBatch::new(&plan.batch, &self.sources));
-        let outside = || Error::invalid(format!("unit {:?}", plan.name), "a tensor lies outside its source".to_string());
+        let plan = self.part(part)?;
+        let batch = self.counters.transport_create.time(&*self.clock, || PartBatch::new(&plan.batch, &self.sources));
+        let name = || self.units.get(plan.unit).map_or_else(String::new, |unit| unit.name.to_string());
+        let outside = || Error::invalid(format!("unit {:?}", name()), "a tensor lies outside its source".to_string());
         let batch = Arc::new(batch.ok_or_else(outside)?);
-        if let Some(entry) = state.batches.get_mut(unit) {
+        if let Some(entry) = state.batches.get_mut(part) {
             *entry = Some(Arc::clone(&batch));
         }
         Ok(batch)
     }
 
-    /// Makes the upload stream wait for all work that still reads the slot.
-    fn await_consumers(&self, state: &mut State, unit: usize, slot: Option<usize>) -> Result<()> {
-        let Some(slot) = slot else { return Ok(()) };
-        let consumers = state.slots.take_consumers(slot);
+    /// Makes the upload stream wait for work that still reads a place.
+    fn await_consumers(&self, unit: usize, consumers: &[Consumer]) -> DriverResult<()> {
         if consumers.is_empty() {
             return Ok(());
         }
-        let wait = || consumers.iter().try_for_each(|(_, event)| self.driver.stream_wait_event(self.upload, *event));
-        let waited = window(&self.marks, SampleKind::UploadSlotDependency, unit, None, self.upload, wait);
-        if waited.is_err() {
-            state.slots.restore_consumers(slot, consumers);
-        }
-        Ok(waited?)
+        let wait = || consumers.iter().try_for_each(|consumer| self.driver.stream_wait_event(self.upload, consumer.event));
+        window(&self.marks, SampleKind::UploadSlotDependency, unit, None, self.upload, wait)
     }
 
-    fn submit(&self, state: &mut State, unit: usize, batch: &UnitBatch, place: DeviceAddress, slot: Option<usize>) -> Result<()> {
-        let event = state.events.take()?;
-        let copy = || batch.submit(&*self.driver, place, self.upload);
-        let submitted = window(&self.marks, SampleKind::UploadBatchWindow, unit, Some(batch.bytes()), self.upload, copy);
-        if let Err((0, error)) = submitted {
+    /// Queues waits and copies; the number of copies.
+    fn submit(&self, state: &mut State, part: usize, stages: &[Stage], to: &Destination) -> Result<u64> {
+        let unit = self.part(part)?.unit;
+        let first = stages.first().map(|stage| stage.consumers.as_slice()).unwrap_or_default();
+        self.await_consumers(unit, first)?;
+        let (place, key) = match to {
+            Destination::Arena(place) => (*place, None),
+            Destination::Stream(claim) => {
+                state.stream.commit(claim);
+                (state.stream.address(claim.key()), Some(claim.key()))
+            }
+        };
+        let event = state.events.take();
+        let progress = match &event {
+            Ok(_) => self.queue_copies(unit, stages, place),
+            Err(_) => Progress { stages: 1, copies: 0, outcome: Ok(()) },
+        };
+        if let Some(key) = key {
+            // Whatever was not reached has still to be waited for by somebody.
+            let rest = stages.iter().skip(progress.stages).flat_map(|stage| stage.consumers.iter().copied());
+            state.stream.owe(key, rest);
+        }
+        let event = event?;
+        if let Progress { copies: 0, outcome: Err(error), .. } = progress {
             // Nothing was queued: nothing to prove.
             state.events.give(event)?;
             return Err(error.into());
         }
         // Behind a part of the copies, too: the fence proves when the place is quiet again.
         if let Err(error) = self.driver.event_record(event, self.upload) {
-            self.quarantine(state, unit, slot);
+            self.quarantine(state, part, key);
             state.poison(&error);
             return Err(error.into());
         }
-        state.tickets.push(Ticket { event, owner: unit });
-        if let Err((_, error)) = submitted {
-            return Err(error.into());
-        }
-        if let Some(residence) = state.residence.get_mut(unit) {
+        state.tickets.push(Ticket { event, owner: part });
+        progress.outcome?;
+        if let Some(residence) = state.residence.get_mut(part) {
             residence.upload = Some(Upload { event, awaited_by: Vec::new() });
         }
-        Ok(())
+        Ok(progress.copies)
+    }
+
+    /// Queues the stages; the consumers of the first are waited for already.
+    fn queue_copies(&self, unit: usize, stages: &[Stage], place: DeviceAddress) -> Progress {
+        let mut progress = Progress { stages: 1, copies: 0, outcome: Ok(()) };
+        for (index, stage) in stages.iter().enumerate() {
+            if index > 0 {
+                progress.outcome = self.await_consumers(unit, &stage.consumers);
+                if progress.outcome.is_err() {
+                    return progress;
+                }
+                progress.stages = index + 1;
+            }
+            let copy = || stage.submit(&*self.driver, place, self.upload);
+            match window(&self.marks, SampleKind::UploadBatchWindow, unit, Some(stage.bytes()), self.upload, copy) {
+                Ok(()) => progress.copies += stage.copies(),
+                Err((queued, error)) => {
+                    progress.copies += queued;
+                    progress.outcome = Err(error);
+                    return progress;
+                }
+            }
+        }
+        progress
     }
 
     /// Keeps a place out of use whose end of use cannot be proven.
-    pub(super) fn quarantine(&self, state: &mut State, unit: usize, slot: Option<usize>) {
-        match slot {
-            Some(slot) => state.slots.quarantine(slot),
-            None => state.quarantined_arena_bytes += self.units.get(unit).map_or(0, |plan| plan.span_bytes),
+    pub(super) fn quarantine(&self, state: &mut State, part: usize, key: Option<PlaceKey>) {
+        match key {
+            Some(key) => state.stream.quarantine(key),
+            None => state.quarantined_arena_bytes += self.parts.get(part).map_or(0, |plan| plan.span_bytes),
         }
     }
 
-    /// Uploads the units expected next, as many as the depth allows. A slot that cannot be had is a skip, never a
-    /// wait; a failure is raised by the next call.
+    /// Uploads a part into stream memory and notes what the place holds.
+    pub(super) fn fill(&self, state: &mut State, part: usize, claim: Claim, ahead: bool) -> Result<PlaceKey> {
+        let key = claim.key();
+        self.upload(state, part, &Destination::Stream(claim))?;
+        let holding = Holding { owner: part, ahead };
+        state.stream.hold(key, holding);
+        self.note_streamed(state, part, holding);
+        Ok(key)
+    }
+
+    /// Uploads the parts expected next, as many as the depth and the memory allow. A place that cannot be had is a
+    /// skip, never a wait; a failure is raised by the next call.
     pub(super) fn look_ahead(&self, state: &mut State) {
-        if self.look_ahead_depth == 0 || state.poisoned.is_some() || state.deferred.is_some() {
+        if self.rules.depth == 0 || state.poisoned.is_some() || state.deferred.is_some() {
             return;
         }
-        let streamed = |unit: &usize| self.units.get(*unit).is_some_and(|plan| !plan.resident);
-        let wanted: Vec<usize> = state.order.ahead().filter(streamed).take(self.look_ahead_depth as usize).collect();
-        for unit in &wanted {
-            if state.slots.find(*unit).is_some() {
+        let wanted = self.wanted(state);
+        for (index, part) in wanted.iter().enumerate() {
+            if state.stream.find(*part).is_some() {
                 continue;
             }
-            let Some(slot) = state.slots.choose(&wanted) else {
-                self.counters.ahead_skips.add(1);
-                return;
+            let bytes = self.parts.get(*part).map_or(0, |plan| plan.span_bytes);
+            // Slots can be chosen among; the ring goes on in its own order, and only what comes sooner is kept.
+            let keep = match state.stream {
+                StreamMemory::Slots(_) => wanted.as_slice(),
+                StreamMemory::Ring(_) => wanted.get(..index).unwrap_or_default(),
             };
-            if let Err(error) = self.fill_slot(state, *unit, slot, true) {
+            let claim = match state.stream.survey(&Want { bytes, keep, past_ahead: false }) {
+                Ok(claim) => claim,
+                Err(blocked) => {
+                    self.counters.ahead_skips.add(u64::from(blocked == Blocked::InHand));
+                    return;
+                }
+            };
+            if let Err(error) = self.fill(state, *part, claim, true) {
                 state.deferred = Some(error);
                 return;
             }
-            self.counters.ahead_units.add(1);
         }
+    }
+
+    /// The streamed parts expected next, as many as may be uploaded ahead, and no more bytes than there is memory.
+    fn wanted(&self, state: &State) -> Vec<usize> {
+        let (mut wanted, mut bytes) = (Vec::new(), 0u64);
+        let expected = (0..).map_while(|later| state.order.ahead(later));
+        for part in expected {
+            let Some(plan) = self.parts.get(part).filter(|plan| !plan.resident) else { continue };
+            bytes = bytes.saturating_add(plan.span_bytes);
+            if wanted.len() as u64 >= self.rules.depth || (bytes > state.stream.capacity_bytes() && !wanted.is_empty()) {
+                break;
+            }
+            wanted.push(part);
+        }
+        wanted
     }
 }

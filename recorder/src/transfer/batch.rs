@@ -1,15 +1,15 @@
-//! One unit's upload: its copies, merged, built once and submitted again and again.
+//! One part's upload: its copies, merged, built once and submitted again and again.
 
-use crate::driver::{DeviceAddress, Driver, DriverResult, HostBytes, StreamId};
-use crate::memory::Sources;
+use crate::driver::{DeviceAddress, Driver, DriverError, HostBytes, StreamId};
+use crate::memory::{Consumer, Fence, Sources};
 use crate::plan::ParameterSource;
 
-/// One tensor of a unit, as the batch sees it.
+/// One tensor of a part, as the batch sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchTensor {
     /// Where its bytes lie.
     pub source: ParameterSource,
-    /// Where they go, relative to the unit's place.
+    /// Where they go, relative to the part's place.
     pub offset: u64,
     /// How many there are.
     pub bytes: u64,
@@ -32,18 +32,50 @@ impl BatchTensor {
     }
 }
 
-/// The copies of one unit.
+/// Copies that may start together.
+#[derive(Clone, Debug, Default)]
+pub struct Stage {
+    /// Who must have read before: the upload stream waits for them first.
+    pub consumers: Vec<Consumer>,
+    copies: Vec<(u64, HostBytes)>,
+}
+
+impl Stage {
+    /// Copies of the stage.
+    pub fn copies(&self) -> u64 {
+        self.copies.len() as u64
+    }
+
+    /// Payload in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.copies.iter().map(|(_, bytes)| bytes.bytes()).sum()
+    }
+
+    /// Queues the copies to the given place.
+    ///
+    /// # Errors
+    /// The driver's, with the number of copies queued before it.
+    pub fn submit(&self, driver: &dyn Driver, place: DeviceAddress, stream: StreamId) -> Result<(), (u64, DriverError)> {
+        for (queued, (offset, bytes)) in self.copies.iter().enumerate() {
+            let copied = driver.copy_to_device(place.offset(*offset), bytes.clone(), stream);
+            copied.map_err(|error| (queued as u64, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The copies of one part.
 #[derive(Debug)]
-pub struct UnitBatch {
+pub struct PartBatch {
     copies: Vec<(u64, HostBytes)>,
     tensors: u64,
     file_tensors: u64,
     bytes: u64,
 }
 
-impl UnitBatch {
+impl PartBatch {
     /// Merges neighbouring tensors and takes leases on their bytes; `None` when a source lies outside what is open.
-    pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<UnitBatch> {
+    pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<PartBatch> {
         let mut merged: Vec<BatchTensor> = Vec::new();
         for tensor in tensors.iter().filter(|tensor| tensor.bytes > 0) {
             if !merged.last_mut().is_some_and(|last| last.merge(tensor)) {
@@ -53,17 +85,12 @@ impl UnitBatch {
         let lease = |copy: &BatchTensor| Some((copy.offset, sources.lease(copy.source, copy.bytes)?));
         let copies = merged.iter().map(lease).collect::<Option<Vec<_>>>()?;
         let from_file = |tensor: &&BatchTensor| matches!(tensor.source, ParameterSource::File { .. });
-        Some(UnitBatch {
+        Some(PartBatch {
             copies,
             tensors: tensors.len() as u64,
             file_tensors: tensors.iter().filter(from_file).count() as u64,
             bytes: tensors.iter().map(|tensor| tensor.bytes).sum(),
         })
-    }
-
-    /// Copies after merging.
-    pub fn copies(&self) -> u64 {
-        self.copies.len() as u64
     }
 
     /// Tensors that the batch carries.
@@ -81,21 +108,41 @@ impl UnitBatch {
         self.bytes
     }
 
-    /// Queues all copies to the given place.
-    ///
-    /// # Errors
-    /// The driver's, with the number of copies queued before it.
-    pub fn submit(
-        &self,
-        driver: &dyn Driver,
-        place: DeviceAddress,
-        stream: StreamId,
-    ) -> Result<(), (u64, crate::driver::DriverError)> {
-        for (queued, (offset, bytes)) in self.copies.iter().enumerate() {
-            let copied: DriverResult<()> = driver.copy_to_device(place.offset(*offset), bytes.clone(), stream);
-            copied.map_err(|error| (queued as u64, error))?;
+    /// The copies in stages: what is behind a fence waits for it, what is before it does not. A stage of fewer than
+    /// `least` bytes is not worth a copy of its own: its successor's fences are waited for with its own.
+    pub fn stages(&self, fences: &[Fence], least: u64) -> Vec<Stage> {
+        let mut starts: Vec<u64> = vec![0];
+        let mut ordered = fences.to_vec();
+        ordered.sort_by_key(|fence| fence.from);
+        let last = self.copies.iter().map(|(offset, bytes)| offset + bytes.bytes()).max().unwrap_or_default();
+        for fence in &ordered {
+            let apart = starts.last().is_some_and(|start| fence.from >= start.saturating_add(least.max(1)));
+            if apart && last >= fence.from.saturating_add(least.max(1)) {
+                starts.push(fence.from);
+            }
         }
-        Ok(())
+        let ends = starts.iter().skip(1).copied().chain([u64::MAX]);
+        let mut stages: Vec<Stage> = starts.iter().zip(ends).map(|(start, end)| self.stage(*start, end)).collect();
+        for fence in ordered {
+            // The last stage that starts at or before the fenced byte.
+            let index = starts.partition_point(|start| *start <= fence.from).saturating_sub(1);
+            let stage = stages.get_mut(index).map(|stage| &mut stage.consumers);
+            if let Some(consumers) = stage.filter(|consumers| !consumers.contains(&fence.consumer)) {
+                consumers.push(fence.consumer);
+            }
+        }
+        stages
+    }
+
+    /// The copies that go to bytes `start..end` of the place.
+    fn stage(&self, start: u64, end: u64) -> Stage {
+        let cut = |(offset, bytes): &(u64, HostBytes)| {
+            let first = start.max(*offset);
+            let last = end.min(offset + bytes.bytes());
+            let length = last.checked_sub(first).filter(|length| *length > 0)?;
+            Some((first, bytes.stretch(first - offset, length)?))
+        };
+        Stage { consumers: Vec::new(), copies: self.copies.iter().filter_map(cut).collect() }
     }
 }
 
@@ -114,5 +161,37 @@ mod tests {
         assert!(!first.clone().merge(&tensor(1, 612, 512, 8)), "another file");
         assert!(!first.clone().merge(&tensor(0, 620, 512, 8)), "a gap at the source");
         assert!(!first.clone().merge(&tensor(0, 612, 1024, 8)), "a gap at the place");
+    }
+
+    fn batch(copies: &[(u64, u64)]) -> PartBatch {
+        let copies = copies.iter().map(|(offset, bytes)| (*offset, HostBytes::unbacked(*bytes).expect("counted"))).collect();
+        PartBatch { copies, tensors: 0, file_tensors: 0, bytes: 0 }
+    }
+
+    fn fence(from: u64, event: u64) -> Fence {
+        let consumer = Consumer { stream: StreamId(1), event: crate::driver::EventId(event) };
+        Fence { from, consumer }
+    }
+
+    /// Events waited for, then offsets and bytes of copies.
+    type Shape = (Vec<u64>, Vec<(u64, u64)>);
+
+    fn shape(stages: &[Stage]) -> Vec<Shape> {
+        let events = |stage: &Stage| stage.consumers.iter().map(|consumer| consumer.event.0).collect();
+        let copies = |stage: &Stage| stage.copies.iter().map(|(offset, bytes)| (*offset, bytes.bytes())).collect();
+        stages.iter().map(|stage| (events(stage), copies(stage))).collect()
+    }
+
+    #[test]
+    fn copies_are_cut_at_fences_and_small_stages_wait_early() {
+        let batch = batch(&[(0, 100), (128, 100)]);
+        assert_eq!(shape(&batch.stages(&[], 10)), [(vec![], vec![(0, 100), (128, 100)])]);
+        let fences = [fence(150, 3), fence(0, 1), fence(50, 2)];
+        let cut = [(vec![1], vec![(0, 50)]), (vec![2], vec![(50, 50), (128, 22)]), (vec![3], vec![(150, 78)])];
+        assert_eq!(shape(&batch.stages(&fences, 10)), cut);
+        let early = [(vec![1, 2], vec![(0, 100), (128, 22)]), (vec![3], vec![(150, 78)])];
+        assert_eq!(shape(&batch.stages(&fences, 60)), early, "the first 50 bytes are too few for a stage");
+        assert_eq!(shape(&batch.stages(&fences, 1000)), [(vec![1, 2, 3], vec![(0, 100), (128, 100)])]);
+        assert_eq!(shape(&batch.stages(&[fence(0, 1), fence(90, 1)], 10)).len(), 2, "the same consumer twice");
     }
 }

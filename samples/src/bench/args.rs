@@ -6,6 +6,7 @@
 
 use crate::args::{DriverKind, LinkRate, ScaleArg};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ddo_recorder::{LaunchScope, ResidencyMode};
 use std::path::PathBuf;
 
 /// Measures the runtime; prints one JSON object a line.
@@ -82,6 +83,30 @@ pub enum BenchSource {
     Ring,
 }
 
+/// What comes and goes as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchMode {
+    /// Whole units in fixed slots, one launch a unit.
+    Classic,
+    /// Parts of units in a stream ring, one launch a matrix.
+    Parts,
+    /// One after the other, against the same floor.
+    Both,
+}
+
+impl BenchMode {
+    /// The runs that it stands for.
+    pub fn runs(self) -> &'static [(ResidencyMode, LaunchScope)] {
+        const CLASSIC: (ResidencyMode, LaunchScope) = (ResidencyMode::Classic, LaunchScope::Units);
+        const PARTS: (ResidencyMode, LaunchScope) = (ResidencyMode::Parts, LaunchScope::Parts);
+        match self {
+            BenchMode::Classic => &[CLASSIC],
+            BenchMode::Parts => &[PARTS],
+            BenchMode::Both => &[CLASSIC, PARTS],
+        }
+    }
+}
+
 /// Options of `stream`.
 #[derive(Clone, Debug, Args)]
 pub struct StreamArgs {
@@ -91,22 +116,25 @@ pub struct StreamArgs {
     /// Index of the device, for drivers that have several.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: u32,
-    /// Device memory for weights, in GiB; 40 % of the managed bytes if it is not given.
-    #[arg(long, value_name = "G", value_parser = positive)]
-    pub ceiling_gib: Option<f64>,
+    /// Device memory for weights, in GiB, one run for each number; 40 % of the managed bytes if it is not given.
+    #[arg(long, value_name = "G", value_parser = positive, value_delimiter = ',')]
+    pub ceiling_gib: Vec<f64>,
+    /// What comes and goes as one.
+    #[arg(long, value_enum, default_value_t = BenchMode::Parts)]
+    pub mode: BenchMode,
     /// Where streamed weights are read from.
     #[arg(long, value_enum, default_value_t = BenchSource::Mapped)]
     pub source: BenchSource,
-    /// Rows of the matrix products on a cuda device; 0 folds the weights only.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=65_536))]
-    pub tokens: u64,
+    /// Rows of the matrix products on a cuda device, one run for each number; 0 folds the weights only.
+    #[arg(long, value_name = "N", default_value = "0", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=65_536))]
+    pub tokens: Vec<u64>,
     /// Steps in a repeat.
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
     /// Repeats, each timed as a whole.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub repeats: u64,
-    /// Execution slots for streamed units.
+    /// Execution slots for streamed units in the classic mode.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=64))]
     pub slots: u64,
     /// Size of the model as a share of the full one; 1 on cuda and 0.001 on the host if it is not given.
@@ -147,7 +175,9 @@ impl StreamArgs {
             _ if self.source == BenchSource::Ring => Some(("--source ring", built)),
             _ if self.registered_gib.is_some() => Some(("--registered-gib", "the runtime has no ceiling for registered bytes")),
             DriverKind::Host if self.device != 0 => Some(("--device", "the host driver has one device, 0")),
-            DriverKind::Host if self.tokens != 0 => Some(("--tokens", "matrix products are computed on a cuda device")),
+            DriverKind::Host if self.tokens.iter().any(|tokens| *tokens != 0) => {
+                Some(("--tokens", "matrix products are computed on a cuda device"))
+            }
             DriverKind::Cuda if self.link_gb_per_second.is_some() => {
                 Some(("--link-gb-per-second", "the link of a cuda device is a real one"))
             }
@@ -171,6 +201,9 @@ mod tests {
         let args = stream(&[]);
         assert_eq!((args.scale(), args.repeats, args.steps, args.refusal()), (0.001, 5, 10, None));
         assert_eq!(stream(&["--driver", "cuda"]).scale(), 1.0);
+        assert_eq!((args.tokens, args.ceiling_gib.len(), args.mode.runs().len()), (vec![0], 0, 1));
+        let lists = stream(&["--ceiling-gib", "4,2", "--tokens", "0,1280,8192", "--mode", "both"]);
+        assert_eq!((lists.ceiling_gib, lists.tokens, lists.mode.runs().len()), (vec![4.0, 2.0], vec![0, 1280, 8192], 2));
         for (line, option) in [
             (&["--source", "retained"][..], "--source retained"),
             (&["--source", "ring"], "--source ring"),

@@ -46,7 +46,7 @@ pub struct Terms {
     pub link: &'static str,
     /// X: managed bytes less the ceiling; what must come over the link in a step.
     pub must_stream_bytes: u64,
-    /// Bytes that the plan streams in a step; above X by what slots hold and whole units round.
+    /// Bytes that the plan streams in a step; above X by what stream memory holds and what residents leave unused.
     pub streamed_bytes: u64,
     /// The floor of what the plan streams: `max(C, streamed / B)`.
     pub plan_floor_seconds: Option<f64>,

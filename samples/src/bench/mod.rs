@@ -23,7 +23,7 @@ mod stream;
 mod trace;
 mod workload;
 
-pub use args::{Bench, BenchArgs, BenchSource, EncodeArgs, ScaleArgs, StreamArgs, TraceArgs};
+pub use args::{Bench, BenchArgs, BenchMode, BenchSource, EncodeArgs, ScaleArgs, StreamArgs, TraceArgs};
 pub use line::{Line, Machine, Terms};
 pub use scale::{ScaleLine, scale};
 pub use stream::{Floor, stream};

@@ -9,7 +9,9 @@ use super::workload::{Prepared, Workload};
 use super::{BenchSource, Line, Machine, StreamArgs, Terms, rate};
 use crate::args::DriverKind;
 use crate::run::RunError;
-use ddo_recorder::{Ceiling, Checkpoint, Component, Offload, OffloadConfig, SourceChoice, UnitId, enable_offload};
+use ddo_recorder::{
+    Ceiling, Checkpoint, Component, LaunchScope, Offload, OffloadConfig, ResidencyMode, SourceChoice, UnitId, enable_offload,
+};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -38,36 +40,74 @@ impl Floor {
     }
 }
 
+/// Everything that one line needs beside its time.
+struct Setting<'a> {
+    args: &'a StreamArgs,
+    mode: (ResidencyMode, LaunchScope),
+    tokens: u64,
+    ceiling: Ceiling,
+}
+
 /// Runs the benchmark; `print` is called with each line as it is measured.
 ///
 /// # Errors
 /// See [`RunError`]; a wrong result is one of them.
 ///
 /// # Cost
-/// Runs the workload (2 + steps) x 2 + steps x repeats times; may make a checkpoint.
+/// For each number of tokens runs the workload 2 + steps times with every weight resident, and for each ceiling and mode
+/// 2 + steps x repeats times; may make a checkpoint.
 pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)) -> Result<(), RunError> {
     if let Some((option, reason)) = args.refusal() {
         let driver = if args.driver == DriverKind::Cuda { "cuda" } else { "host" };
         return Err(RunError::NotWithDriver { option, driver, reason });
     }
-    let mut prepared = Prepared::new(args, target_dir)?;
-    let machine = Machine::of(&*prepared.driver);
-    let link = match args.driver {
-        DriverKind::Cuda => Some(rate::link_rate(&*prepared.driver, &prepared.path)?),
-        DriverKind::Host => args.link_gb_per_second.map(|rate| rate.0 as f64),
+    let prepared = Prepared::new(args, target_dir)?;
+    let machine = Machine::of(&*prepared.driver());
+    let gib = |gib: &f64| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64);
+    let ceilings: Vec<Ceiling> = match args.ceiling_gib.as_slice() {
+        [] => vec![Ceiling::Percent(40.0)],
+        given => given.iter().map(gib).collect(),
     };
-    let resident_seconds = resident_step(&mut prepared, args)?;
-    let floor = Floor { resident_seconds, link_bytes_per_second: link };
-    let offload = attach(&prepared, args, None)?;
-    let units = prepared.workload.units(&offload)?;
+    for tokens in &args.tokens {
+        let mut workload = prepared.workload(args, *tokens)?;
+        let link_bytes_per_second = match args.driver {
+            DriverKind::Cuda => Some(rate::link_rate(&*prepared.driver(), prepared.path())?),
+            DriverKind::Host => args.link_gb_per_second.map(|rate| rate.0 as f64),
+        };
+        let resident = (ResidencyMode::Classic, LaunchScope::Units);
+        let all = Setting { args, mode: resident, tokens: *tokens, ceiling: Ceiling::Bytes(u64::MAX) };
+        let resident_seconds = resident_step(&prepared, &mut workload, &all)?;
+        let floor = Floor { resident_seconds, link_bytes_per_second };
+        for ceiling in &ceilings {
+            for mode in args.mode.runs() {
+                let setting = Setting { mode: *mode, ceiling: *ceiling, ..all };
+                measure(&prepared, &mut workload, &setting, floor, &machine, &mut print)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Times the repeats of one setting.
+fn measure(
+    prepared: &Prepared,
+    workload: &mut Workload,
+    setting: &Setting<'_>,
+    floor: Floor,
+    machine: &Machine,
+    print: &mut impl FnMut(&Line),
+) -> Result<(), RunError> {
+    let (args, launches) = (setting.args, setting.mode.1);
+    let offload = attach(prepared, setting)?;
+    let units = workload.units(&offload)?;
     let managed: u64 = offload.units().iter().map(|unit| unit.bytes).sum();
-    let streamed: u64 = offload.units().iter().filter(|unit| !unit.resident).map(|unit| unit.bytes).sum();
-    let ceiling = ceiling_bytes(args, managed);
+    let streamed: u64 = offload.units().iter().map(|unit| unit.streamed_bytes).sum();
+    let ceiling = setting.ceiling.resolve(managed)?;
     let must_stream = managed.saturating_sub(ceiling);
     let terms = Terms {
-        resident_seconds: Some(resident_seconds),
-        link_bytes_per_second: link,
-        link: match (args.driver, link) {
+        resident_seconds: Some(floor.resident_seconds),
+        link_bytes_per_second: floor.link_bytes_per_second,
+        link: match (args.driver, floor.link_bytes_per_second) {
             (_, None) => "unknown",
             (DriverKind::Cuda, _) => "measured",
             (DriverKind::Host, _) => "supplied",
@@ -79,7 +119,7 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
     };
     let line = |seconds: f64, repeat: serde_json::Value, spread_seconds| Line {
         bench: "stream",
-        setting: setting(args, ceiling, managed, repeat),
+        setting: setting.shown(ceiling, managed, &offload, repeat),
         seconds: Some(seconds),
         floor_seconds: floor.seconds(must_stream),
         ratio: floor.seconds(must_stream).map(|floor| seconds / floor),
@@ -90,14 +130,13 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
         terms: Terms { spread_seconds, ..terms.clone() },
         machine: machine.clone(),
     };
-    timed_steps(&mut prepared.workload, &offload, &units, WARM_STEPS)?;
+    timed_steps(workload, &offload, &units, WARM_STEPS, launches)?;
     let mut all = Vec::new();
     for repeat in 0..args.repeats {
-        let seconds = timed_steps(&mut prepared.workload, &offload, &units, args.steps)?;
+        let seconds = timed_steps(workload, &offload, &units, args.steps, launches)?;
         all.push(seconds);
         print(&line(seconds, repeat.into(), None));
     }
-    close(&offload)?;
     all.sort_by(f64::total_cmp);
     if let (Some(high), Some(low), Some(least), Some(most)) =
         (all.get(all.len() / 2), all.get((all.len() - 1) / 2), all.first(), all.last())
@@ -105,53 +144,59 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
         let median = (low + high) / 2.0;
         print(&line(median, "median".into(), Some([median, *least, *most])));
     }
-    Ok(())
+    close(&offload)
 }
 
-fn setting(args: &StreamArgs, ceiling: u64, managed: u64, repeat: serde_json::Value) -> serde_json::Value {
-    serde_json::json!({
-        "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },
-        "source": if args.source == BenchSource::Cpu { "cpu" } else { "mapped" },
-        "ceiling_bytes": ceiling,
-        "managed_bytes": managed,
-        "tokens": args.tokens,
-        "steps": args.steps,
-        "slots": args.slots,
-        "scale": args.scale(),
-        "residency_mode": "classic",
-        "repeat": repeat,
-    })
+impl Setting<'_> {
+    fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
+        let args = self.args;
+        serde_json::json!({
+            "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },
+            "source": if args.source == BenchSource::Cpu { "cpu" } else { "mapped" },
+            "ceiling_bytes": ceiling,
+            "managed_bytes": managed,
+            "tokens": self.tokens,
+            "steps": args.steps,
+            "slots": (self.mode.0 == ResidencyMode::Classic).then_some(args.slots),
+            "stream_memory_bytes": offload.stream_memory_bytes(),
+            "scale": args.scale(),
+            "residency_mode": self.mode.0.name(),
+            "repeat": repeat,
+        })
+    }
 }
 
-fn ceiling_bytes(args: &StreamArgs, managed: u64) -> u64 {
-    args.ceiling_gib.map_or(managed / 5 * 2, |gib| (gib * (1u64 << 30) as f64) as u64)
-}
-
-fn attach(prepared: &Prepared, args: &StreamArgs, ceiling: Option<Ceiling>) -> Result<Offload, RunError> {
-    let component = Component::from_checkpoint("transformer", &Checkpoint::open(&prepared.path)?, |_| None)?;
-    let asked = args.ceiling_gib.map_or(Ceiling::Percent(40.0), |gib| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64));
+fn attach(prepared: &Prepared, setting: &Setting<'_>) -> Result<Offload, RunError> {
+    let component = Component::from_checkpoint("transformer", &Checkpoint::open(prepared.path())?, |_| None)?;
+    let args = setting.args;
     let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
-    let config = OffloadConfig::new(std::sync::Arc::clone(&prepared.driver));
-    let config = OffloadConfig { ceiling: ceiling.unwrap_or(asked), source, slots: args.slots, ..config };
-    Ok(enable_offload(component, config)?)
+    let (residency, launches) = setting.mode;
+    let config = OffloadConfig { source, residency, launches, slots: args.slots, ..OffloadConfig::new(prepared.driver()) };
+    Ok(enable_offload(component, OffloadConfig { ceiling: setting.ceiling, ..config })?)
 }
 
 /// C: seconds of a step with every weight resident, after the steps that bring them there.
-fn resident_step(prepared: &mut Prepared, args: &StreamArgs) -> Result<f64, RunError> {
-    let offload = attach(prepared, args, Some(Ceiling::Bytes(u64::MAX)))?;
-    let units = prepared.workload.units(&offload)?;
-    timed_steps(&mut prepared.workload, &offload, &units, WARM_STEPS)?;
-    let seconds = timed_steps(&mut prepared.workload, &offload, &units, args.steps)?;
+fn resident_step(prepared: &Prepared, workload: &mut Workload, setting: &Setting<'_>) -> Result<f64, RunError> {
+    let offload = attach(prepared, setting)?;
+    let units = workload.units(&offload)?;
+    timed_steps(workload, &offload, &units, WARM_STEPS, setting.mode.1)?;
+    let seconds = timed_steps(workload, &offload, &units, setting.args.steps, setting.mode.1)?;
     close(&offload)?;
     Ok(seconds)
 }
 
 /// Runs steps and compares their results; seconds of one.
-fn timed_steps(workload: &mut Workload, offload: &Offload, units: &[UnitId], steps: u64) -> Result<f64, RunError> {
+fn timed_steps(
+    workload: &mut Workload,
+    offload: &Offload,
+    units: &[UnitId],
+    steps: u64,
+    launches: LaunchScope,
+) -> Result<f64, RunError> {
     workload.reset()?;
     let start = Instant::now();
     for step in 0..steps {
-        workload.submit(offload, units, step)?;
+        workload.submit(offload, units, step, launches)?;
         offload.mark_step()?;
     }
     offload.wait_stream(offload.compute_stream())?;

@@ -6,12 +6,12 @@
 
 use super::StreamArgs;
 use crate::args::DriverKind;
-use crate::flux::{Dtype, FluxUnit, flux_shaped, flux_unit, initial_state, make_checkpoint, resident};
-use crate::run::device_work::DeviceWork;
+use crate::flux::{Dtype, FluxTensor, FluxUnit, flux_shaped, flux_unit, initial_state, make_checkpoint, resident};
+use crate::run::device_work::{DeviceWork, Pass};
 use crate::run::expected::expected_folds;
 use crate::run::{RunError, SEED};
 use ddo_recorder::driver::{CudaDriver, CudaOptions};
-use ddo_recorder::{Driver, HostDriver, HostOptions, Job, JobError, Offload, UnitId, View};
+use ddo_recorder::{Driver, HostDriver, HostOptions, Job, JobError, LaunchScope, Offload, UnitGuard, UnitId, View};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,11 +35,16 @@ pub(super) enum Workload {
     Device(OnDevice),
 }
 
-/// A workload with its device and its file.
+/// A device with the model's file and the right answer.
 pub(super) struct Prepared {
-    pub(super) driver: Arc<dyn Driver>,
-    pub(super) path: PathBuf,
-    pub(super) workload: Workload,
+    device: Device,
+    path: PathBuf,
+    width: usize,
+}
+
+enum Device {
+    Host { driver: Arc<HostDriver>, want: Vec<f32> },
+    Cuda { driver: Arc<CudaDriver>, want: Vec<u64> },
 }
 
 impl Prepared {
@@ -48,24 +53,46 @@ impl Prepared {
         let width = crate::flux::width_for_scale(args.scale());
         let dtype = if args.driver == DriverKind::Cuda { Dtype::Bf16 } else { Dtype::F32 };
         let path = args.model.clone().unwrap_or_else(|| crate::run::default_path(target_dir, width, dtype));
-        match args.driver {
+        let device = match args.driver {
             DriverKind::Host => {
                 let link_bytes_per_second = args.link_gb_per_second.map(|rate| rate.0);
                 let driver = HostDriver::new(HostOptions { link_bytes_per_second, ..HostOptions::default() });
                 let driver = driver.map_err(ddo_recorder::Error::from)?;
                 let made = make_checkpoint(&path, args.scale(), dtype, SEED)?;
-                let blocks = flux_shaped(made.width).into_iter().map(Arc::new).collect();
-                let want = resident(&path, made.width)?;
-                Ok(Prepared { driver, path, workload: Workload::Host(OnHost { blocks, states: Arc::default(), want }) })
+                Device::Host { driver, want: resident(&path, made.width)? }
             }
             DriverKind::Cuda => {
                 let driver = CudaDriver::open(CudaOptions { device: args.device }).map_err(RunError::NoCuda)?;
                 let made = make_checkpoint(&path, args.scale(), dtype, SEED)?;
-                let work = DeviceWork::new(&driver, made.width, args.tokens, args.steps.max(2))?;
-                let want = expected_folds(&path, made.width)?;
-                Ok(Prepared { driver, path, workload: Workload::Device(OnDevice { work, want }) })
+                Device::Cuda { driver, want: expected_folds(&path, made.width)? }
             }
+        };
+        Ok(Prepared { device, path, width })
+    }
+
+    pub(super) fn driver(&self) -> Arc<dyn Driver> {
+        match &self.device {
+            Device::Host { driver, .. } => Arc::<HostDriver>::clone(driver),
+            Device::Cuda { driver, .. } => Arc::<CudaDriver>::clone(driver),
         }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The workload with a number of tokens.
+    pub(super) fn workload(&self, args: &StreamArgs, tokens: u64) -> Result<Workload, RunError> {
+        Ok(match &self.device {
+            Device::Host { want, .. } => {
+                let blocks = flux_shaped(self.width).into_iter().map(Arc::new).collect();
+                Workload::Host(OnHost { blocks, states: Arc::default(), want: want.clone() })
+            }
+            Device::Cuda { driver, want } => {
+                let work = DeviceWork::new(driver, self.width, tokens, args.steps.max(2))?;
+                Workload::Device(OnDevice { work, want: want.clone() })
+            }
+        })
     }
 }
 
@@ -93,10 +120,12 @@ impl Workload {
     }
 
     /// Submits one step, the `step`-th since the reset.
-    pub(super) fn submit(&self, offload: &Offload, units: &[UnitId], step: u64) -> Result<(), RunError> {
+    pub(super) fn submit(&self, offload: &Offload, units: &[UnitId], step: u64, launches: LaunchScope) -> Result<(), RunError> {
         match self {
-            Workload::Device(device) => device.work.submit(offload, units, step, Duration::ZERO, || Ok(())),
-            Workload::Host(host) => host.submit(offload, units),
+            Workload::Device(device) => {
+                device.work.submit(offload, units, Pass { index: step, slow: Duration::ZERO, launches }, || Ok(()))
+            }
+            Workload::Host(host) => host.submit(offload, units, launches),
         }
     }
 
@@ -119,26 +148,39 @@ impl Workload {
 }
 
 impl OnHost {
-    fn submit(&self, offload: &Offload, units: &[UnitId]) -> Result<(), RunError> {
+    fn submit(&self, offload: &Offload, units: &[UnitId], launches: LaunchScope) -> Result<(), RunError> {
         for (index, (block, unit)) in self.blocks.iter().zip(units).enumerate() {
             let guard = offload.unit(*unit)?;
-            let views: Vec<View> = block.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
-            let (block, states) = (Arc::clone(block), Arc::clone(&self.states));
-            let job = Job::host(move |context| {
-                let named = block.tensors.iter().zip(&views);
-                let weights = named.map(|(tensor, view)| Ok((tensor.name.as_str(), context.slice::<f32>(view)?)));
-                let weights = weights.collect::<Result<Vec<_>, JobError>>()?;
-                let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
-                if index == 0 {
-                    states.push(initial_state());
-                }
-                if let Some(state) = states.last_mut() {
-                    flux_unit(&weights, state);
-                }
-                Ok(())
-            });
-            offload.launch(offload.compute_stream(), guard, job)?;
+            if launches == LaunchScope::Units {
+                let job = self.job(&guard, &block.tensors, index == 0)?;
+                offload.launch(offload.compute_stream(), guard, job)?;
+                continue;
+            }
+            for (nth, tensor) in block.tensors.iter().enumerate() {
+                let job = self.job(&guard, std::slice::from_ref(tensor), index == 0 && nth == 0)?;
+                offload.launch_part(offload.compute_stream(), &guard, job)?;
+                guard.release(&tensor.name)?;
+            }
         }
         Ok(())
+    }
+
+    /// Folds some tensors of a unit, at the begin of a pass into a new state.
+    fn job(&self, guard: &UnitGuard, tensors: &[FluxTensor], begin: bool) -> Result<Job, RunError> {
+        let named: Vec<(String, View)> =
+            tensors.iter().map(|tensor| Ok((tensor.name.clone(), guard.view(&tensor.name)?))).collect::<Result<_, RunError>>()?;
+        let states = Arc::clone(&self.states);
+        Ok(Job::host(move |context| {
+            let weights = named.iter().map(|(name, view)| Ok((name.as_str(), context.slice::<f32>(view)?)));
+            let weights = weights.collect::<Result<Vec<_>, JobError>>()?;
+            let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
+            if begin {
+                states.push(initial_state());
+            }
+            if let Some(state) = states.last_mut() {
+                flux_unit(&weights, state);
+            }
+            Ok(())
+        }))
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Skipped with a plain line where there is no device; `DDO_CUDA=1` makes a missing device a failure.
 
-use super::device_work::DeviceWork;
+use super::device_work::{DeviceWork, Pass};
 use super::expected::expected_folds;
 use super::{RunError, flux_device};
 use crate::flux::{Dtype, make_checkpoint};
 use ddo_recorder::driver::*;
-use ddo_recorder::{Ceiling, OffloadConfig, enable_offload};
+use ddo_recorder::{Ceiling, LaunchScope, OffloadConfig, ResidencyMode, enable_offload};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -103,29 +103,32 @@ fn a_missing_wait_is_found_within_a_few_steps() {
     let path = std::env::temp_dir().join(format!("ddo-broken-{}.safetensors", std::process::id()));
     let made = make_checkpoint(&path, 0.05, Dtype::Bf16, 1).expect("made");
     let want = expected_folds(&path, made.width).expect("folded");
-    for without in [Without::Nothing, Without::WaitsOfUploads, Without::WaitsOfCompute] {
-        let work = DeviceWork::new(&device, made.width, 0, 1).expect("kernels");
-        let driver =
-            Arc::new(Broken { inner: Arc::clone(&device), without, uploads: Mutex::default(), left_out: AtomicU64::new(0) });
-        let config =
-            OffloadConfig { ceiling: Ceiling::Percent(40.0), ..OffloadConfig::new(Arc::clone(&driver) as Arc<dyn Driver>) };
-        let offload = enable_offload(flux_device::component(&path).expect("a component"), config).expect("attached");
-        let units = work.units(&offload).expect("all units");
-        // Slow kernels for uploads that come too early; none for compute that comes too early.
-        let slow = if without == Without::WaitsOfCompute { Duration::ZERO } else { Duration::from_millis(4) };
-        let wrong = (0..4u64).filter(|step| {
-            work.reset().expect("cleared");
-            work.submit(&offload, &units, 0, slow, || Ok(())).expect("submitted");
-            offload.mark_step().expect("marked");
-            offload.wait_stream(offload.compute_stream()).expect("run");
-            matches!(work.compare(0, *step, &want), Err(RunError::OtherBits { .. }))
-        });
-        let wrong = wrong.count();
-        offload.close(Duration::from_secs(10)).expect("closed");
-        let left_out = driver.left_out.load(Ordering::Relaxed);
-        println!("{without:?}: {wrong} of 4 steps are found wrong, {left_out} waits were left out");
-        assert_eq!(wrong > 0, without != Without::Nothing);
-        assert_eq!(left_out > 0, without != Without::Nothing);
+    let modes = [(ResidencyMode::Classic, LaunchScope::Units), (ResidencyMode::Parts, LaunchScope::Parts)];
+    for (residency, launches) in modes {
+        for without in [Without::Nothing, Without::WaitsOfUploads, Without::WaitsOfCompute] {
+            let work = DeviceWork::new(&device, made.width, 0, 1).expect("kernels");
+            let driver =
+                Arc::new(Broken { inner: Arc::clone(&device), without, uploads: Mutex::default(), left_out: AtomicU64::new(0) });
+            let config = OffloadConfig::new(Arc::clone(&driver) as Arc<dyn Driver>);
+            let config = OffloadConfig { ceiling: Ceiling::Percent(40.0), residency, launches, ..config };
+            let offload = enable_offload(flux_device::component(&path).expect("a component"), config).expect("attached");
+            let units = work.units(&offload).expect("all units");
+            // Slow kernels for uploads that come too early; none for compute that comes too early.
+            let slow = if without == Without::WaitsOfCompute { Duration::ZERO } else { Duration::from_millis(4) };
+            let wrong = (0..4u64).filter(|step| {
+                work.reset().expect("cleared");
+                work.submit(&offload, &units, Pass { index: 0, slow, launches }, || Ok(())).expect("submitted");
+                offload.mark_step().expect("marked");
+                offload.wait_stream(offload.compute_stream()).expect("run");
+                matches!(work.compare(0, *step, &want), Err(RunError::OtherBits { .. }))
+            });
+            let wrong = wrong.count();
+            offload.close(Duration::from_secs(10)).expect("closed");
+            let left_out = driver.left_out.load(Ordering::Relaxed);
+            println!("{residency:?}, {without:?}: {wrong} of 4 steps are found wrong, {left_out} waits were left out");
+            assert_eq!(wrong > 0, without != Without::Nothing);
+            assert_eq!(left_out > 0, without != Without::Nothing);
+        }
     }
     std::fs::remove_file(&path).expect("removed");
 }

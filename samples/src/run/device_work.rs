@@ -7,9 +7,9 @@
 
 use super::RunError;
 use crate::flux::{FluxUnit, flux_shaped};
-use ddo_recorder::driver::CudaDriver;
 use ddo_recorder::driver::cuda::compute::{DeviceBuffer, Gemm, GemmShape, Kernels};
-use ddo_recorder::{Job, JobError, Offload, UnitId, View};
+use ddo_recorder::driver::{CudaContext, CudaDriver};
+use ddo_recorder::{Job, JobError, LaunchScope, Offload, UnitId, View};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,17 @@ struct Shared {
     sums: DeviceBuffer,
     numbers: u64,
     chain: Option<Chain>,
+}
+
+/// How one pass is submitted.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// Where its numbers go: the place of this pass.
+    pub index: u64,
+    /// The least time that each unit takes.
+    pub slow: Duration,
+    /// One job for each unit or for each of its matrices.
+    pub launches: LaunchScope,
 }
 
 /// The workload on one device.
@@ -97,8 +108,7 @@ impl DeviceWork {
         self.shared.sums.upload(&zeros).map_err(|error| RunError::Runtime(error.into()))
     }
 
-    /// Submits one pass; its numbers go to the place of pass `pass`. Each unit takes at least `slow`. `after` is called behind
-    /// every unit.
+    /// Submits one pass. `after` is called behind every unit.
     ///
     /// # Errors
     /// The runtime's.
@@ -106,17 +116,39 @@ impl DeviceWork {
         &self,
         offload: &Offload,
         units: &[UnitId],
-        pass: u64,
-        slow: Duration,
+        pass: Pass,
         mut after: impl FnMut() -> Result<(), RunError>,
     ) -> Result<(), RunError> {
         for (block, unit) in self.blocks.iter().zip(units) {
-            let guard = offload.unit(*unit)?;
-            let views: Vec<View> = block.unit.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
-            let (shared, block) = (Arc::clone(&self.shared), Arc::clone(block));
-            let job = Job::cuda(move |context| shared.queue(context, &block, &views, pass, slow));
-            offload.launch(offload.compute_stream(), guard, job)?;
+            match pass.launches {
+                LaunchScope::Units => self.submit_unit(offload, *unit, block, pass)?,
+                LaunchScope::Parts => self.submit_parts(offload, *unit, block, pass)?,
+            }
             after()?;
+        }
+        Ok(())
+    }
+
+    /// One job for the whole block.
+    fn submit_unit(&self, offload: &Offload, unit: UnitId, block: &Arc<Block>, pass: Pass) -> Result<(), RunError> {
+        let guard = offload.unit(unit)?;
+        let views: Vec<View> = block.unit.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
+        let (shared, block) = (Arc::clone(&self.shared), Arc::clone(block));
+        let job = Job::cuda(move |context| {
+            views.iter().enumerate().try_for_each(|(index, view)| shared.queue(context, &block, index, view, pass))
+        });
+        Ok(offload.launch(offload.compute_stream(), guard, job)?)
+    }
+
+    /// One job for each matrix: the next ones arrive while it computes.
+    fn submit_parts(&self, offload: &Offload, unit: UnitId, block: &Arc<Block>, pass: Pass) -> Result<(), RunError> {
+        let guard = offload.unit(unit)?;
+        for (index, tensor) in block.unit.tensors.iter().enumerate() {
+            let view = guard.view(&tensor.name)?;
+            let (shared, block) = (Arc::clone(&self.shared), Arc::clone(block));
+            let job = Job::cuda(move |context| shared.queue(context, &block, index, &view, pass));
+            offload.launch_part(offload.compute_stream(), &guard, job)?;
+            guard.release(&tensor.name)?;
         }
         Ok(())
     }
@@ -164,34 +196,25 @@ impl DeviceWork {
 }
 
 impl Shared {
-    fn queue(
-        &self,
-        context: &ddo_recorder::driver::CudaContext,
-        block: &Block,
-        views: &[View],
-        pass: u64,
-        slow: Duration,
-    ) -> Result<(), JobError> {
-        let first = pass * self.numbers;
-        if let Some(chain) = self.chain.as_ref().filter(|_| block.first_tensor == 0) {
+    /// Queues what reads the block's `index`-th matrix.
+    fn queue(&self, context: &CudaContext, block: &Block, index: usize, view: &View, pass: Pass) -> Result<(), JobError> {
+        let (first, number) = (pass.index * self.numbers, block.first_tensor + index as u64);
+        if let Some(chain) = self.chain.as_ref().filter(|_| number == 0) {
             for (buffer, seed) in chain.buffers.iter().zip(SEEDS) {
                 self.kernels.fill_bf16(context, buffer, seed)?;
             }
         }
-        if !slow.is_zero() {
-            self.kernels.spin(context, slow)?;
+        if index == 0 && !pass.slow.is_zero() {
+            self.kernels.spin(context, pass.slow)?;
         }
-        for (number, (tensor, view)) in (block.first_tensor..).zip(block.unit.tensors.iter().zip(views)) {
-            self.kernels.fold(context, view, number, &self.sums, first + number)?;
-            if let Some(chain) = &self.chain {
-                let [n, k] = tensor.shape.map(|extent| extent as u64);
-                let (from, to) = chain.pair(number);
-                let scale = 1.0 / (WEIGHT_RMS * (k as f32).sqrt());
-                chain.gemm.linear_bf16(context, from, view, to, GemmShape { m: chain.tokens, n, k }, scale)?;
-                if block.last && number == self.numbers - 2 {
-                    self.kernels.fold_buffer(context, to, chain.tokens * n * 2, number + 1, &self.sums, first + number + 1)?;
-                }
-            }
+        self.kernels.fold(context, view, number, &self.sums, first + number)?;
+        let (Some(chain), Some(tensor)) = (&self.chain, block.unit.tensors.get(index)) else { return Ok(()) };
+        let [n, k] = tensor.shape.map(|extent| extent as u64);
+        let (from, to) = chain.pair(number);
+        let scale = 1.0 / (WEIGHT_RMS * (k as f32).sqrt());
+        chain.gemm.linear_bf16(context, from, view, to, GemmShape { m: chain.tokens, n, k }, scale)?;
+        if block.last && number == self.numbers - 2 {
+            self.kernels.fold_buffer(context, to, chain.tokens * n * 2, number + 1, &self.sums, first + number + 1)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How does the generated workload run under a ceiling? One job a block, folding every weight into a small state.
+//! How does the generated workload run under a ceiling? One job a matrix or a block, folding every weight into a small state.
 //!
 //! May use: the session, the workload's shapes and fold, its resident reference.
 //!
@@ -9,7 +9,7 @@ use crate::args::SampleArgs;
 use crate::flux::{
     Dtype, FluxUnit, exact_scale, flux_shaped, flux_unit, initial_state, make_checkpoint, resident, width_for_scale,
 };
-use ddo_recorder::{Checkpoint, Component, Job, UnitId, View};
+use ddo_recorder::{Checkpoint, Component, Job, LaunchScope, Offload, UnitId, View};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
     let want = resident(&path, made.width)?;
     let checkpoint = Checkpoint::open(&path)?;
     let component = Component::from_checkpoint("transformer", &checkpoint, |_| None)?;
-    let mut session = Session::open("transformer", component, args)?;
+    let mut session = Session::open("transformer", component, args, args.flux_launches())?;
     let blocks: Vec<(UnitId, Arc<FluxUnit>)> = flux_shaped(made.width)
         .into_iter()
         .map(|block| session.unit(&block.name).map(|unit| (unit.id, Arc::new(block))))
@@ -40,7 +40,10 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
     for step in 0..args.steps {
         *state.lock().unwrap_or_else(PoisonError::into_inner) = initial_state();
         for (unit, block) in &blocks {
-            submit_block(&session, *unit, block, &state, least)?;
+            match args.flux_launches() {
+                LaunchScope::Units => submit_block(&session.offload, *unit, block, &state, least)?,
+                LaunchScope::Parts => submit_matrices(&session.offload, *unit, block, &state, least)?,
+            }
         }
         session.end_step(step)?;
         session.wait()?;
@@ -50,15 +53,14 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
     session.close(format!("flux_shaped, width {} (scale {share:.6}), F32", made.width), args)
 }
 
-/// Pins a block and submits its job.
+/// Pins a block and submits one job for all of it.
 fn submit_block(
-    session: &Session,
+    offload: &Offload,
     unit: UnitId,
     block: &Arc<FluxUnit>,
     state: &Arc<Mutex<Vec<f32>>>,
     least: Duration,
 ) -> Result<(), RunError> {
-    let offload = &session.offload;
     let guard = offload.unit(unit)?;
     let views: Vec<View> = block.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
     let (block, state) = (Arc::clone(block), Arc::clone(state));
@@ -70,5 +72,29 @@ fn submit_block(
         Ok(())
     });
     offload.launch(offload.compute_stream(), guard, job.lasting(least))?;
+    Ok(())
+}
+
+/// Submits one job for each matrix of a block, and lets each go behind its job.
+fn submit_matrices(
+    offload: &Offload,
+    unit: UnitId,
+    block: &Arc<FluxUnit>,
+    state: &Arc<Mutex<Vec<f32>>>,
+    least: Duration,
+) -> Result<(), RunError> {
+    let guard = offload.unit(unit)?;
+    for (index, tensor) in block.tensors.iter().enumerate() {
+        let view = guard.view(&tensor.name)?;
+        let (name, state) = (tensor.name.clone(), Arc::clone(state));
+        let job = Job::host(move |context| {
+            let weights = context.slice::<f32>(&view)?;
+            flux_unit(&[(name.as_str(), weights)], &mut state.lock().unwrap_or_else(PoisonError::into_inner));
+            Ok(())
+        });
+        let least = if index == 0 { least } else { Duration::ZERO };
+        offload.launch_part(offload.compute_stream(), &guard, job.lasting(least))?;
+        guard.release(&tensor.name)?;
+    }
     Ok(())
 }

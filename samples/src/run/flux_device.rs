@@ -1,17 +1,17 @@
-//! How does the generated workload run on a cuda device? One job a block, every step compared with plain reads of the file.
+//! How does the generated workload run on a cuda device? One job a matrix or a block, every step compared with plain reads of the file.
 //!
 //! May use: the session, the device's work, the expected folds.
 //!
 //! Invariants: the folds are compared with a reference that never touches the runtime; the last activation, if there is one, with a
 //! run of the same work with every weight resident; the device's memory is read while units are in flight.
 
-use super::device_work::DeviceWork;
+use super::device_work::{DeviceWork, Pass};
 use super::expected::expected_folds;
 use super::{DeviceUse, Outcome, RunError, Session, default_path};
 use crate::args::SampleArgs;
 use crate::flux::{Dtype, Made, exact_scale, make_checkpoint, width_for_scale};
 use ddo_recorder::driver::{CudaDriver, CudaOptions};
-use ddo_recorder::{Checkpoint, Component, Driver, OffloadConfig, enable_offload};
+use ddo_recorder::{Checkpoint, Component, Driver, LaunchScope, OffloadConfig, enable_offload};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +34,10 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
     let free_before_bytes = free()?;
     let mut least_free_bytes = free_before_bytes;
     let component = component(&path)?;
-    let mut session = Session::open_on(Arc::clone(&driver) as Arc<dyn Driver>, "transformer", component, args)?;
+    let mut session =
+        Session::open_on(Arc::clone(&driver) as Arc<dyn Driver>, "transformer", component, args, args.flux_launches())?;
     let units = work.units(&session.offload)?;
+    let pass = Pass { index: 0, slow: Duration::from_micros(args.slow_microseconds), launches: args.flux_launches() };
     for step in 0..args.steps {
         work.reset()?;
         // Asked while work is in flight, in the first steps; asking in all of them would slow the run down.
@@ -45,7 +47,7 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
             }
             Ok(())
         };
-        work.submit(&session.offload, &units, 0, Duration::from_micros(args.slow_microseconds), look)?;
+        work.submit(&session.offload, &units, pass, look)?;
         session.end_step(step)?;
         session.wait()?;
         least_free_bytes = least_free_bytes.min(free()?);
@@ -76,7 +78,8 @@ pub(crate) fn component(path: &Path) -> Result<Component, RunError> {
 fn resident_numbers(driver: &Arc<CudaDriver>, path: &Path, work: &DeviceWork, folds: &[u64]) -> Result<Vec<u64>, RunError> {
     let config = OffloadConfig::new(Arc::clone(driver) as Arc<dyn Driver>);
     let offload = enable_offload(component(path)?, config)?;
-    work.submit(&offload, &work.units(&offload)?, 0, Duration::ZERO, || Ok(()))?;
+    let pass = Pass { index: 0, slow: Duration::ZERO, launches: LaunchScope::Units };
+    work.submit(&offload, &work.units(&offload)?, pass, || Ok(()))?;
     offload.wait_stream(offload.compute_stream())?;
     let numbers = work.numbers(0)?;
     let want: Vec<u64> = folds.iter().chain(numbers.last()).copied().collect();

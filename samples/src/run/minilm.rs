@@ -103,7 +103,7 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
     let component = encoder(&Checkpoint::open(&files.weights)?)?;
     let batch = Tokens::load(&files.tokenizer)?.batch(&TEXTS)?;
     let want = Resident::load(&files.weights)?.encode(&batch)?.concat();
-    let mut session = Session::open("encoder", component, args)?;
+    let mut session = Session::open("encoder", component, args, ddo_recorder::LaunchScope::Units)?;
     let shape = format!("minilm, {} texts padded to {} tokens", batch.batch, batch.seq);
     let pass = EncoderPass::new(&session.offload, batch)?;
     for step in 0..args.steps {

@@ -8,8 +8,8 @@
 use super::{Outcome, RunError};
 use crate::args::{SampleArgs, SourceArg};
 use ddo_recorder::{
-    Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, MetricsJournal, Offload, OffloadConfig,
-    RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
+    Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, LaunchScope, MetricsJournal, Offload,
+    OffloadConfig, RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,27 +36,34 @@ impl Session {
     ///
     /// # Errors
     /// See [`Session::open_on`].
-    pub fn open(name: &str, component: Component, args: &SampleArgs) -> Result<Session, RunError> {
+    pub fn open(name: &str, component: Component, args: &SampleArgs, launches: LaunchScope) -> Result<Session, RunError> {
         let driver = HostDriver::new(HostOptions {
             page_bytes: args.page_kib.0 << 10,
             link_bytes_per_second: args.link_gb_per_second.map(|rate| rate.0),
             ..HostOptions::default()
         })
         .map_err(ddo_recorder::Error::from)?;
-        Session::open_on(driver, name, component, args)
+        Session::open_on(driver, name, component, args, launches)
     }
 
     /// Puts the component under the runtime as the command line asks, and starts recording if a wrapper is there.
     ///
     /// # Errors
     /// The runtime declines, or the recording's folder cannot be made.
-    pub fn open_on(driver: Arc<dyn Driver>, name: &str, component: Component, args: &SampleArgs) -> Result<Session, RunError> {
+    pub fn open_on(
+        driver: Arc<dyn Driver>,
+        name: &str,
+        component: Component,
+        args: &SampleArgs,
+        launches: LaunchScope,
+    ) -> Result<Session, RunError> {
         let source = match args.source {
             SourceArg::Auto => SourceChoice::Auto,
             SourceArg::Mapped => SourceChoice::Mapped,
             SourceArg::Cpu => SourceChoice::Cpu,
         };
-        let config = OffloadConfig { ceiling: args.ceiling, source, slots: args.slots, ..OffloadConfig::new(driver) };
+        let (ceiling, residency, slots) = (args.ceiling, args.mode.into(), args.slots);
+        let config = OffloadConfig { ceiling, source, residency, launches, slots, ..OffloadConfig::new(driver) };
         let offload = enable_offload(component, config)?;
         let recording = match RecordRun::from_env()? {
             Some(run) => Some(Recording::start(run, name, &offload)?),
@@ -114,7 +121,7 @@ impl Session {
             resident_units: units.iter().filter(|unit| unit.resident).count(),
             managed_bytes,
             ceiling_bytes: args.ceiling.resolve(managed_bytes)?,
-            streamed_bytes_per_step: units.iter().filter(|unit| !unit.resident).map(|unit| unit.bytes).sum(),
+            streamed_bytes_per_step: units.iter().map(|unit| unit.streamed_bytes).sum(),
             device: None,
         };
         if let Some(recording) = self.recording {

@@ -17,19 +17,28 @@ section! {
             "Which driver runs the streams: `host` or `cuda`.",
             "Times of the host driver say nothing about a GPU.";
         weight_ceiling_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
-            "The most device memory that weights of this component may occupy, arena pages and slots together.",
+            "The most device memory that weights of this component may occupy, arena pages, and slots or stream ring.",
             "Raise it to keep more units resident.";
         requested_source: String = Unit::Label, Label, Session, "attach",
             "The source asked for: `auto`, `mapped` or `cpu`.",
             "The effective one stands in the planner decisions.";
         residency_mode: String = Unit::Label, Label, Session, "attach",
-            "`classic`: whole units in fixed slots.",
+            "What comes and goes as one: `classic`, whole units in fixed slots, or `parts`, parts of units in a ring.",
             "Runs of different modes are not compared.";
+        requested_residency_mode: Option<String> = Unit::Label, Label, Session, "attach",
+            "The mode asked for: `auto`, `classic` or `parts`.",
+            "With `auto` the mode that streams less was taken.";
+        launch_scope: Option<String> = Unit::Label, Label, Session, "attach",
+            "What one launch reads: `units`, or `parts` one after the other.",
+            "Launches part by part need a smaller ring and let later parts arrive meanwhile.";
+        least_part_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
+            "Smaller tensors travel with their neighbours until a part has so many bytes.",
+            "Small parts cost a copy and an event each.";
         execution_slots: u64 = Unit::Count("slots"), Limit, Session, "attach",
-            "Slots asked for; at least two.",
+            "Slots asked for, at least two; used in the classic mode.",
             "More slots mean deeper look-ahead and fewer residents.";
         look_ahead: bool = Unit::Flag, Flag, Session, "attach",
-            "Whether the next units are uploaded while the current one computes.",
+            "Whether what comes next is uploaded while the current unit computes.",
             "Without it every streamed unit is waited for.";
         device_page_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
             "Granularity of device memory; every mapping is a multiple.",

@@ -19,6 +19,7 @@ pub mod state;
 pub mod state_package;
 pub mod timing;
 pub mod vmm;
+pub mod vmm_parts;
 pub mod weight_source;
 
 pub use allocation::{AllocationDiagnostics, AllocationStep, DriverDelta};
@@ -37,4 +38,5 @@ pub use state::{PlannerDecisions, SetupAction, State};
 pub use state_package::{BytesByPlacement, CopyPath, PackageState, SdnqPinning, StateEntry};
 pub use timing::{ExecutionTiming, StepWait};
 pub use vmm::Vmm;
+pub use vmm_parts::VmmParts;
 pub use weight_source::{WeightSource, WeightSourceHeader};

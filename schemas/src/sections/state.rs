@@ -28,10 +28,10 @@ section! {
             "The source that serves streamed units: `mapped` or `cpu`.",
             "Differs from the requested one only for `auto`.";
         vmm_resident_units: u64 = Unit::Count("units"), Limit, Session, "attach",
-            "Units that stay in the arena after their first use.",
+            "Units that stay in the arena after their first use, with all their parts.",
             "Each one saves its bytes in every step.", { deterministic: true };
         vmm_streamed_units: u64 = Unit::Count("units"), Limit, Session, "attach",
-            "Units uploaded into a slot in every step.",
+            "Units of which something is uploaded in every step.",
             "With residents they make up all units.", { deterministic: true };
         vmm_streamed_bytes_per_pass: u64 = Unit::Bytes, Limit, Session, "attach",
             "Payload that one whole pass must upload.",
@@ -45,12 +45,18 @@ section! {
         vmm_fast_payload_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
             "Address span of the arena's layout, alignment included.",
             "Compare with the managed payload for the cost of alignment.", { deterministic: true };
-        vmm_look_ahead_depth: u64 = Unit::Count("units"), Limit, Session, "attach",
+        vmm_look_ahead_depth: Option<u64> = Unit::Count("units"), Limit, Session, "attach",
             "How many streamed units may be uploaded ahead of the running one.",
-            "It is the slots minus one; zero without look-ahead.";
+            "It is the slots minus one; zero without look-ahead, left out where the ring's bytes are the depth.";
         vmm_look_ahead_wraps: bool = Unit::Flag, Flag, Session, "attach",
             "Whether look-ahead continues from the last unit to the first of the next pass.",
             "Without wrapping, every step starts cold.";
+        vmm_resident_parts: Option<u64> = Unit::Count("parts"), Limit, Session, "attach",
+            "Parts that stay in the arena; left out in the classic mode.",
+            "With the streamed ones they make up all parts.";
+        vmm_streamed_parts: Option<u64> = Unit::Count("parts"), Limit, Session, "attach",
+            "Parts uploaded into the ring in every step; left out in the classic mode.",
+            "Compare with the uploads of parts in one step.";
     }
     flatten { vmm: PackageVmmDecisions, budget: PackageBudgetDecisions }
 }

@@ -70,6 +70,10 @@ pub(crate) enum Skip {
     ComputeForUpload,
     /// Uploads do not wait for the last consumer of a slot.
     UploadForConsumer,
+    /// Of several waits of an upload in a row, only the first is made.
+    UploadForFurtherConsumers,
+    /// An upload waits before its first copy only.
+    UploadBetweenCopies,
 }
 
 /// Leaves one kind of stream wait out; the rest goes through.
@@ -78,11 +82,35 @@ pub(crate) struct SkipWaits {
     inner: Arc<dyn Driver>,
     skip: Skip,
     high: Mutex<Vec<StreamId>>,
+    last: Mutex<Last>,
+}
+
+/// The last thing queued on the upload stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Last {
+    #[default]
+    Record,
+    Wait,
+    Copy,
 }
 
 impl SkipWaits {
     pub(crate) fn new(inner: Arc<dyn Driver>, skip: Skip) -> Arc<SkipWaits> {
-        Arc::new(SkipWaits { inner, skip, high: Mutex::default() })
+        Arc::new(SkipWaits { inner, skip, high: Mutex::default(), last: Mutex::default() })
+    }
+}
+
+impl SkipWaits {
+    fn uploads(&self, stream: StreamId) -> bool {
+        self.high.lock().expect("no test panics here").contains(&stream)
+    }
+
+    fn last(&self) -> Last {
+        *self.last.lock().expect("no test panics here")
+    }
+
+    fn note(&self, last: Last) {
+        *self.last.lock().expect("no test panics here") = last;
     }
 }
 
@@ -108,11 +136,33 @@ impl Driver for SkipWaits {
     }
 
     fn stream_wait_event(&self, stream: StreamId, event: EventId) -> DriverResult<()> {
-        let is_upload = self.high.lock().expect("no test panics here").contains(&stream);
-        if is_upload == (self.skip == Skip::UploadForConsumer) {
+        let upload = self.uploads(stream);
+        let last = self.last();
+        let skipped = match self.skip {
+            Skip::ComputeForUpload => !upload,
+            Skip::UploadForConsumer => upload,
+            Skip::UploadForFurtherConsumers => upload && last == Last::Wait,
+            Skip::UploadBetweenCopies => upload && last == Last::Copy,
+        };
+        if upload && last != Last::Copy {
+            self.note(Last::Wait);
+        }
+        if skipped {
             return Ok(());
         }
         self.inner.stream_wait_event(stream, event)
+    }
+
+    fn copy_to_device(&self, to: DeviceAddress, from: HostBytes, stream: StreamId) -> DriverResult<()> {
+        self.note(Last::Copy);
+        self.inner.copy_to_device(to, from, stream)
+    }
+
+    fn event_record(&self, event: EventId, stream: StreamId) -> DriverResult<()> {
+        if self.uploads(stream) {
+            self.note(Last::Record);
+        }
+        self.inner.event_record(event, stream)
     }
 
     pass_on! {
@@ -130,13 +180,11 @@ impl Driver for SkipWaits {
         stream_destroy(stream: StreamId) -> ();
         stream_synchronize(stream: StreamId) -> ();
         event_create(timing: bool) -> EventId;
-        event_record(event: EventId, stream: StreamId) -> ();
         event_query(event: EventId) -> bool;
         event_elapsed(from: EventId, to: EventId) -> Elapsed;
         event_synchronize(event: EventId) -> ();
         event_wait(event: EventId, at_most: Duration) -> bool;
         event_destroy(event: EventId) -> ();
-        copy_to_device(to: DeviceAddress, from: HostBytes, stream: StreamId) -> ();
         read_device(from: DeviceAddress, bytes: u64) -> Vec<u8>;
         launch(stream: StreamId, launch: Launch) -> ();
     }

@@ -21,7 +21,7 @@ section! {
             "All device memory that holds weights: arena, slots and the lifetime buffer. Activations and other allocations are not in it.",
             "Never above the weight ceiling; compare this sum with it, not the arena alone.";
         fast_fault_ceiling_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
-            "What the ceiling leaves for the arena after the slots.",
+            "What the ceiling leaves for the arena after the slots or the stream ring.",
             "Zero: nothing can stay resident.",
             { deterministic: true };
         fast_virtual_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",

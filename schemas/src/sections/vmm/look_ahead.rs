@@ -12,11 +12,11 @@ section! {
             "Units whose whole upload was enqueued before their consumer asked.",
             "Hits, cancelled ones and those in flight add up to it.";
         fast_gpu_prefetch_hits: Option<u64> = Unit::Count("units"), Counter, Session, "unit requested",
-            "Requests that found their unit already on its way.",
+            "Requests that found their whole unit already on its way.",
             "Streamed requests minus hits were served on demand.";
         fast_gpu_prefetch_capacity_skips: Option<u64> = Unit::Count("attempts"), Counter, Session, "look-ahead",
             "Look-ahead attempts that found no slot to use; skipped, never waited for.",
-            "Many skips mean that slots stay pinned for long.",
+            "Look-ahead attempts that what is in hand left no place for; skipped, never waited for.",
             { gate: Gate::Informative };
         fast_gpu_prefetch_cancelled_units: Option<u64> = Unit::Count("units"), Counter, Session, "order mismatch, close",
             "Units uploaded ahead and never consumed.",
@@ -24,14 +24,14 @@ section! {
             { gate: Gate::Informative };
         fast_gpu_prefetch_in_flight_units: Option<u64> = Unit::Count("units"), Gauge, Session, "snapshot",
             "Units uploaded ahead that nobody has asked for yet.",
-            "At most the look-ahead depth.",
+            "At most the look-ahead depth where there is one.",
             { gate: Gate::Informative };
         fast_execution_plan_passes: Option<u64> = Unit::Count("passes"), Counter, Session, "step marked",
             "Passes after which the order of units was known.",
             "Look-ahead starts with the second pass.",
             { deterministic: true };
         fast_execution_plan_mismatches: Option<u64> = Unit::Count("mismatches"), Counter, Session, "unit requested",
-            "Requests that came in another order than the learned one.",
+            "Requests, of units or of their parts, that came in another order than the learned one.",
             "Each one cancels look-ahead; find what changes the order.",
             { gate: Gate::NoIncrease, deterministic: true };
         fast_prefetch_attempts: Option<u64> = Unit::Count("attempts"), Counter, Session, "source look-ahead",

@@ -4,6 +4,7 @@
 //! of a part that is not in use is left out, and no field stands in two tables.
 
 use crate::section;
+use crate::sections::VmmParts;
 use crate::unit::Unit;
 
 mod admission;
@@ -54,7 +55,7 @@ section! {
             { deterministic: true };
         resident_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
             "Device memory mapped under the arena.",
-            "Slots are not in it; see the total.";
+            "Slots and stream ring are not in it; see the total.";
         materializations: Option<u64> = Unit::Count("ranges"), Counter, Session, "page fault",
             "Arena ranges that received memory.",
             "Growing in steady state means that residents come and go.";
@@ -62,7 +63,7 @@ section! {
             "Arena ranges that lost their memory again.",
             "Not zero: residents do not fit.";
         copied_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload enqueued",
-            "Payload of all uploads, arena and slots.",
+            "Payload of all uploads, arena and stream memory.",
             "Divide by steps for the traffic of one.";
     }
     flatten {
@@ -84,6 +85,7 @@ section! {
         pressure: Pressure,
         allocator_pool: AllocatorPool,
         allocator: Allocator,
+        parts: VmmParts,
     }
 }
 

@@ -9,7 +9,7 @@ section! {
     #[derive(Default)]
     pub struct Tickets at "runtime.vmm" {
         fast_transfer_batch_submissions: Option<u64> = Unit::Count("batches"), Counter, Session, "upload enqueued",
-            "Upload batches enqueued completely, one a unit; no proof of completion.",
+            "Upload batches enqueued completely, one a unit (its streamed and its resident parts apart); no proof of completion.",
             "Compare with units uploaded.";
         fast_transfer_copies: Option<u64> = Unit::Count("copies"), Counter, Session, "upload enqueued",
             "Single copies after neighbouring ranges were merged.",

@@ -14,7 +14,7 @@ section! {
             "Unit batches that the host began to dispatch, failed ones included.",
             "Divide the seconds by it.";
         fast_native_transport_batch_transport_prepare_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
-            "Host time to look a unit's batch up, its one-time creation included.",
+            "Host time to look a batch up, its one-time creation included; one batch a unit, or a part of one.",
             "Subtract creation to see the look-up alone.";
         fast_native_transport_batch_transport_prepare_calls: Option<u64> = Unit::Count("calls"), Counter, Session, "upload enqueued",
             "Times a batch was looked up.",

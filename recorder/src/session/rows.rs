@@ -1,0 +1,85 @@
+//! What attaching says in reports: settings and decisions.
+
+use super::component::Component;
+use super::planning::{Planned, StreamShape};
+use super::state::{StreamRules, UnitPlan};
+use crate::config::{LaunchScope, OffloadConfig};
+use crate::driver::DeviceFacts;
+use crate::memory::{HostTensor, SourceKind};
+use ddo_schemas::Gib;
+use ddo_schemas::sections::{Configuration, PlannerDecisions, SetupAction, State as StateReport};
+use std::collections::BTreeMap;
+
+/// Settings as requested and resolved.
+pub(super) fn configuration(
+    component: &Component,
+    config: &OffloadConfig,
+    facts: &DeviceFacts,
+    planned: &Planned,
+) -> Configuration {
+    Configuration {
+        component: component.name.clone(),
+        dynamic_offload_execution_mode: "vmm_fast_runtime".into(),
+        driver: facts.driver.into(),
+        weight_ceiling_bytes: planned.ceiling_bytes,
+        requested_source: config.source.name().into(),
+        residency_mode: planned.placement.stream.mode().name().into(),
+        requested_residency_mode: Some(config.residency.name().into()),
+        launch_scope: Some(
+            match config.launches {
+                LaunchScope::Units => "units",
+                LaunchScope::Parts => "parts",
+            }
+            .into(),
+        ),
+        least_part_bytes: Some(config.part_bytes),
+        execution_slots: config.slots,
+        look_ahead: config.look_ahead,
+        device_page_bytes: facts.page_bytes,
+        link_bytes_per_second: facts.link_bytes_per_second,
+        vmm: Default::default(),
+        pin: Default::default(),
+        budget: Default::default(),
+        helper: Default::default(),
+    }
+}
+
+/// What was decided.
+pub(super) fn state_report(
+    component: &Component,
+    planned: &Planned,
+    setup_runtime: BTreeMap<String, SetupAction>,
+    source: SourceKind,
+    units: &[UnitPlan],
+    rules: StreamRules,
+    host: &BTreeMap<String, HostTensor>,
+) -> StateReport {
+    let placement = &planned.placement;
+    let residents = units.iter().filter(|unit| unit.streamed_parts == 0).count() as u64;
+    let resident_parts = placement.resident.iter().filter(|resident| **resident).count() as u64;
+    let host_bytes = host.values().map(HostTensor::payload_bytes).sum();
+    let classic = matches!(placement.stream, StreamShape::Slots { .. });
+    let of_parts = |value: u64| (!classic).then_some(value);
+    StateReport {
+        module_count: component.root.module_count(),
+        total_gb: Gib::from_bytes(planned.managed_bytes.saturating_add(host_bytes)),
+        setup_runtime,
+        planner_decisions: PlannerDecisions {
+            vmm_backend: "native_model_arena".into(),
+            vmm_effective_source: source.name().into(),
+            vmm_resident_units: residents,
+            vmm_streamed_units: units.len() as u64 - residents,
+            vmm_streamed_bytes_per_pass: placement.streamed_bytes,
+            vmm_managed_bytes: planned.managed_bytes,
+            vmm_host_bytes: host_bytes,
+            vmm_fast_payload_bytes: placement.layout.arena_bytes,
+            vmm_look_ahead_depth: classic.then_some(rules.depth),
+            vmm_look_ahead_wraps: rules.depth > 0,
+            vmm_resident_parts: of_parts(resident_parts),
+            vmm_streamed_parts: of_parts(placement.resident.len() as u64 - resident_parts),
+            vmm: Default::default(),
+            budget: Default::default(),
+        },
+        package: Default::default(),
+    }
+}

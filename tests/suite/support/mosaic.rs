@@ -1,0 +1,133 @@
+//! Units of several tensors of any size, whose result shows every byte in order, launched whole or part by part.
+
+use ddo_recorder::{Component, HostTensor, Job, JobError, LaunchScope, Offload, StreamId, UnitGuard, UnitId};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Bytes of each tensor, by unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Mosaic {
+    pub(crate) sizes: Vec<Vec<u64>>,
+}
+
+fn byte(unit: usize, tensor: usize, index: u64) -> u8 {
+    let mixed =
+        (unit as u64 * 31 + tensor as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (mixed >> 40) as u8
+}
+
+fn fold(state: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(state, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The name of a tensor; names sort as indexes do.
+fn name(tensor: usize) -> String {
+    format!("t{tensor}.weight")
+}
+
+impl Mosaic {
+    /// At most six units of at most five tensors of at most three pages of 4096 bytes.
+    pub(crate) fn random(rng: &mut fastrand::Rng) -> Mosaic {
+        let sizes = (0..rng.usize(1..7)).map(|_| (0..rng.usize(1..6)).map(|_| rng.u64(1..3 * 4096)).collect()).collect();
+        Mosaic { sizes }
+    }
+
+    /// `units` units of `tensors` tensors of `bytes` bytes.
+    pub(crate) fn even(units: usize, tensors: usize, bytes: u64) -> Mosaic {
+        Mosaic { sizes: vec![vec![bytes; tensors]; units] }
+    }
+
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.sizes.iter().flatten().sum()
+    }
+
+    pub(crate) fn component(&self) -> Component {
+        let mut tensors = Vec::new();
+        for (unit, sizes) in self.sizes.iter().enumerate() {
+            for (tensor, bytes) in sizes.iter().enumerate() {
+                let bytes: Vec<u8> = (0..*bytes).map(|index| byte(unit, tensor, index)).collect();
+                let built = HostTensor::from_elements(&[bytes.len() as u64], &bytes).expect("shape fits");
+                tensors.push((format!("blocks.{unit}.{}", name(tensor)), built));
+            }
+        }
+        Component::from_tensors("mosaic", tensors, |_| None).expect("a component")
+    }
+
+    /// What a pass over the units gives, straight from the weights.
+    pub(crate) fn reference(&self, order: &[usize]) -> u64 {
+        let unit = |state, unit: &usize| {
+            let tensors = self.sizes[*unit].iter().enumerate();
+            tensors.fold(state, |state, (tensor, bytes)| fold(state, (0..*bytes).map(|index| byte(*unit, tensor, index))))
+        };
+        order.iter().fold(1, unit)
+    }
+
+    pub(crate) fn id(&self, offload: &Offload, unit: usize) -> UnitId {
+        offload.unit_named(&format!("blocks.{unit}")).expect("the unit exists")
+    }
+
+    /// Work that folds one tensor into the state.
+    pub(crate) fn fold_job(&self, guard: &UnitGuard, tensor: usize, state: &Arc<Mutex<u64>>) -> ddo_recorder::Result<Job> {
+        let view = guard.view(&name(tensor))?;
+        let state = Arc::clone(state);
+        Ok(Job::host(move |context| {
+            let mut state = state.lock().expect("jobs do not panic");
+            *state = fold(*state, context.slice::<u8>(&view)?.iter().copied());
+            Ok(())
+        }))
+    }
+
+    /// Submits a unit: one launch, or one a tensor with each let go behind its own.
+    pub(crate) fn submit(
+        &self,
+        offload: &Offload,
+        unit: usize,
+        state: &Arc<Mutex<u64>>,
+        lasting: Duration,
+        scope: LaunchScope,
+    ) -> ddo_recorder::Result<()> {
+        let guard = offload.unit(self.id(offload, unit))?;
+        let stream = offload.compute_stream();
+        if scope == LaunchScope::Parts {
+            for tensor in 0..self.sizes[unit].len() {
+                let job = self.fold_job(&guard, tensor, state)?;
+                offload.launch_part(stream, &guard, job.lasting(lasting))?;
+                guard.release(&name(tensor))?;
+            }
+            return Ok(());
+        }
+        let views = (0..self.sizes[unit].len()).map(|tensor| guard.view(&name(tensor))).collect::<Result<Vec<_>, _>>()?;
+        let state = Arc::clone(state);
+        let job = Job::host(move |context| {
+            let mut state = state.lock().expect("jobs do not panic");
+            for view in &views {
+                *state = fold(*state, context.slice::<u8>(view)?.iter().copied());
+            }
+            Ok(())
+        });
+        offload.launch(stream, guard, job.lasting(lasting))
+    }
+
+    /// Submits work on any stream that fails unless it reads exactly one tensor's weights.
+    pub(crate) fn check_on(
+        &self,
+        offload: &Offload,
+        stream: StreamId,
+        unit: usize,
+        tensor: usize,
+        lasting: Duration,
+    ) -> ddo_recorder::Result<()> {
+        let guard = offload.unit(self.id(offload, unit))?;
+        let view = guard.view(&name(tensor))?;
+        let bytes = self.sizes[unit][tensor];
+        let job = Job::host(move |context| {
+            let right = (0..bytes).map(|index| byte(unit, tensor, index)).eq(context.slice::<u8>(&view)?.iter().copied());
+            right.then_some(()).ok_or_else(|| JobError::new("other weights than the tensor's"))
+        });
+        offload.launch(stream, guard, job.lasting(lasting))
+    }
+
+    pub(crate) fn name(&self, tensor: usize) -> String {
+        name(tensor)
+    }
+}
