@@ -6,7 +6,7 @@
 use crate::support::ledger::Ledger;
 use crate::support::small::{component, config, pass};
 use crate::support::{command, data, ran, root, scratch};
-use crate::vmm_rows::{OBSERVED, WRITTEN};
+use crate::vmm_rows::WRITTEN;
 use ddo_recorder::{
     Checkpoint, Component, HostOptions, JournalOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode, SnapshotOptions,
     SourceChoice, TimerOptions, enable_offload,

@@ -71,9 +71,9 @@ fn every_ceiling_and_scope_gives_the_same_bits_and_holds() {
             }
             offload.wait_idle().expect("idle");
             let vmm = vmm(&offload);
-            assert!(vmm.fast_total_weight_resident_bytes.expect("gauge") <= ceiling);
-            assert_eq!((vmm.fast_transfer_live_tickets, vmm.fast_pinned_units), (Some(0), Some(0)));
-            assert_eq!(ledger.seen().copied_bytes, vmm.fast_upload_bytes.expect("count"), "every copied byte is counted");
+            assert!(vmm.arena.fast_total_weight_resident_bytes.expect("gauge") <= ceiling);
+            assert_eq!((vmm.tickets.fast_transfer_live_tickets, vmm.arena.fast_pinned_units), (Some(0), Some(0)));
+            assert_eq!(ledger.seen().copied_bytes, vmm.uploads.fast_upload_bytes.expect("count"), "every copied byte is counted");
             close(&ledger, &offload);
         }
     }
@@ -93,19 +93,19 @@ fn rows_count_parts_and_units_and_leave_slots_out() {
     let (state, vmm) = (report.runtime.state.planner_decisions, report.runtime.vmm.expect("attached"));
     assert_eq!((state.vmm_streamed_parts, state.vmm_resident_parts), (Some(18), Some(0)));
     assert_eq!((state.vmm_look_ahead_depth, state.vmm_look_ahead_wraps), (None, true));
-    assert_eq!((vmm.fast_execution_buffer_slots, vmm.fast_execution_buffer_slot_bytes), (None, None));
-    assert_eq!(vmm.fast_execution_buffer_capacity_bytes, Some(2 * PAGE));
-    assert_eq!((vmm.parts.fast_stream_ring_bytes, vmm.fast_fault_ceiling_bytes), (Some(2 * PAGE), Some(0)));
+    assert_eq!((vmm.buffers.fast_execution_buffer_slots, vmm.buffers.fast_execution_buffer_slot_bytes), (None, None));
+    assert_eq!(vmm.buffers.fast_execution_buffer_capacity_bytes, Some(2 * PAGE));
+    assert_eq!((vmm.parts.fast_stream_ring_bytes, vmm.arena.fast_fault_ceiling_bytes), (Some(2 * PAGE), Some(0)));
     let uploads = vmm.parts.fast_part_uploads.expect("count");
     let ahead = vmm.parts.fast_part_prefetch_in_flight_parts.expect("gauge");
     assert_eq!((uploads, ahead), (4 * 18 + ahead, 2), "four passes, and what is ahead of the fifth");
-    assert_eq!(vmm.fast_execution_buffer_bytes, Some(uploads * PAGE));
-    assert_eq!(vmm.fast_execution_buffer_uploads, Some(uploads / 3), "units, once all their parts are enqueued");
-    assert_eq!(vmm.fast_transfer_batch_submissions, Some(uploads / 3), "one batch a unit");
+    assert_eq!(vmm.buffers.fast_execution_buffer_bytes, Some(uploads * PAGE));
+    assert_eq!(vmm.buffers.fast_execution_buffer_uploads, Some(uploads / 3), "units, once all their parts are enqueued");
+    assert_eq!(vmm.tickets.fast_transfer_batch_submissions, Some(uploads / 3), "one batch a unit");
     assert_eq!(vmm.parts.fast_part_prefetch_hits, Some(3 * 18), "every part of the three passes with an order");
-    assert_eq!(vmm.fast_compute_wait_events, Some(4 * 18), "each part is waited for");
+    assert_eq!(vmm.uploads.fast_compute_wait_events, Some(4 * 18), "each part is waited for");
     assert_eq!(vmm.parts.fast_part_releases, Some(4 * 18));
-    assert_eq!((vmm.fast_gpu_prefetch_units, vmm.fast_gpu_prefetch_hits), (Some(0), Some(0)));
+    assert_eq!((vmm.look_ahead.fast_gpu_prefetch_units, vmm.look_ahead.fast_gpu_prefetch_hits), (Some(0), Some(0)));
     assert_eq!(vmm.parts.fast_gpu_prefetch_partial_units, Some(18), "two of three parts were there");
     assert_eq!(report.configuration.residency_mode, "parts");
     assert_eq!(report.configuration.launch_scope.as_deref(), Some("parts"));
@@ -122,9 +122,10 @@ fn whole_units_in_the_ring_are_hits_and_the_pass_wraps() {
     }
     offload.wait_idle().expect("idle");
     let vmm = vmm(&offload);
-    let (units, hits) = (vmm.fast_gpu_prefetch_units.expect("count"), vmm.fast_gpu_prefetch_hits.expect("count"));
+    let (units, hits) =
+        (vmm.look_ahead.fast_gpu_prefetch_units.expect("count"), vmm.look_ahead.fast_gpu_prefetch_hits.expect("count"));
     assert_eq!(hits, 18, "three passes of six, the first of each found by wrapping");
-    assert_eq!(units, hits + vmm.fast_gpu_prefetch_in_flight_units.expect("gauge"));
+    assert_eq!(units, hits + vmm.look_ahead.fast_gpu_prefetch_in_flight_units.expect("gauge"));
     assert_eq!(vmm.parts.fast_part_releases, Some(0));
     close(&ledger, &offload);
 }
@@ -142,8 +143,12 @@ fn parts_stay_where_their_unit_does_not_fit() {
     assert_eq!(streamed, 8 * PAGE, "two pages of ring, eight of residents");
     assert!(offload.units().iter().all(|unit| !unit.resident && unit.streamed_bytes < unit.bytes), "{:?}", offload.units());
     let vmm = vmm(&offload);
-    assert_eq!((vmm.fast_faults, vmm.fast_arena_materialized_pages), (Some(8), Some(8)), "no page is shared or wasted");
-    assert_eq!(vmm.fast_signature_hits, Some(2 * 8), "residents, in two later passes");
+    assert_eq!(
+        (vmm.arena.fast_faults, vmm.arena.fast_arena_materialized_pages),
+        (Some(8), Some(8)),
+        "no page is shared or wasted"
+    );
+    assert_eq!(vmm.arena.fast_signature_hits, Some(2 * 8), "residents, in two later passes");
     close(&ledger, &offload);
 }
 
@@ -234,7 +239,7 @@ fn tensors_that_travel_together_go_when_all_of_them_are_released() {
         assert_eq!(vmm(&offload).parts.fast_part_releases, Some(released));
     }
     guard.view(&mosaic.name(1)).expect("in hand again, where it still lies");
-    assert_eq!((vmm(&offload).parts.fast_part_uploads, vmm(&offload).fast_signature_hits), (Some(1), Some(3)));
+    assert_eq!((vmm(&offload).parts.fast_part_uploads, vmm(&offload).arena.fast_signature_hits), (Some(1), Some(3)));
     drop(guard);
     close(&ledger, &offload);
 }
@@ -248,7 +253,7 @@ fn another_order_of_parts_is_counted_cancels_look_ahead_and_stays_right() {
         assert_eq!(pass(&mosaic, &offload, &order, LaunchScope::Parts), mosaic.reference(&order));
     }
     let rows = vmm(&offload);
-    assert_eq!(rows.fast_execution_plan_mismatches, Some(2), "to the other order and back");
+    assert_eq!(rows.look_ahead.fast_execution_plan_mismatches, Some(2), "to the other order and back");
     assert!(rows.parts.fast_part_prefetch_cancelled_parts.expect("count") > 0);
     close(&ledger, &offload);
 }
