@@ -30,11 +30,13 @@ struct Outcome {
     quarantined_bytes: u64,
 }
 
+/// Submits a unit's work on a state, of some length.
+type Submit<'a> = dyn Fn(&Offload, u64, &Arc<Mutex<u64>>, Duration) -> ddo_recorder::Result<()> + 'a;
+
 /// Whose life it is.
 struct Subject<'a> {
     component: &'a dyn Fn() -> Component,
-    /// Submits a unit's work of some length.
-    submit: &'a dyn Fn(&Offload, u64, &Arc<Mutex<u64>>, Duration) -> ddo_recorder::Result<()>,
+    submit: &'a Submit<'a>,
     /// What a pass over units 0 to 3 gives.
     right: u64,
     ceiling: u64,

@@ -132,7 +132,7 @@ fn upload(
         return Ok(());
     }
     fences.iter().for_each(|fence| model.await_event(fence.consumer.event.0));
-    memory.hold(claim.key(), Holding { owner: owner, ahead: ahead });
+    memory.hold(claim.key(), Holding { owner, ahead });
     model.cells[place].iter_mut().for_each(|cell| cell.owner = Some(owner));
     if ahead {
         model.ahead.insert(owner);

@@ -37,8 +37,7 @@ fn pass(mosaic: &Mosaic, offload: &Offload, order: &[usize], scope: LaunchScope)
     }
     offload.mark_step().expect("a step");
     offload.wait_stream(offload.compute_stream()).expect("done");
-    let result = *state.lock().expect("jobs do not panic");
-    result
+    *state.lock().expect("jobs do not panic")
 }
 
 fn report(offload: &Offload) -> ddo_schemas::Report {
