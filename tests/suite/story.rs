@@ -46,7 +46,10 @@ fn a_recorded_run_becomes_a_trace_and_a_summary() {
     assert!(first.out.lines().count() <= 45, "one screen: {}", first.out);
     let results = at.path().join("journal.analysis");
     let written = files(&results);
-    assert_eq!(written.keys().collect::<Vec<_>>(), [Path::new("run.perfetto-trace"), Path::new("summary.json")]);
+    let part = "run=journal/rank=0/part-0.parquet";
+    let (tidy, wide) = (format!("dataset/tidy/{part}"), format!("dataset/wide/{part}"));
+    let wanted = [&*tidy, &*wide, "deltas.csv", "deltas.json", "deltas.md", "run.perfetto-trace", "summary.json"];
+    assert_eq!(written.keys().collect::<Vec<_>>(), wanted.map(Path::new));
     check_summary(&json(&results.join("summary.json")));
     check_trace(&written[Path::new("run.perfetto-trace")], &at.path().join("journal/reports/final.json"));
 
