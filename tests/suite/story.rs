@@ -46,8 +46,10 @@ fn a_recorded_run_becomes_a_trace_and_a_summary() {
     assert!(first.out.lines().count() <= 45, "one screen: {}", first.out);
     let results = at.path().join("journal.analysis");
     let written = files(&results);
-    let names = ["check.json", "reconciliation.json", "run.perfetto-trace", "summary.json"];
-    assert_eq!(written.keys().collect::<Vec<_>>(), names.map(Path::new));
+    let part = "run=journal/rank=0/part-0.parquet";
+    let (tidy, wide) = (format!("dataset/tidy/{part}"), format!("dataset/wide/{part}"));
+    let wanted = ["check.json", &*tidy, &*wide, "deltas.csv", "deltas.json", "deltas.md", "plots/memory.svg", "reconciliation.json", "run.perfetto-trace", "summary.json"];
+    assert_eq!(written.keys().collect::<Vec<_>>(), wanted.map(Path::new));
     assert_eq!(json(&results.join("check.json"))["ok"], true);
     assert_eq!(json(&results.join("reconciliation.json"))["headline"].is_object(), true);
     analyze(&at, &["check", "journal"]).ended(0);

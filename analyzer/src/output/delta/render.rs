@@ -84,11 +84,11 @@ fn plain(table: &Table, width: u16) -> String {
     text
 }
 
-/// Columns that the other cells leave for the names.
+/// Columns that the other cells, their padding and the gaps between them leave for the names.
 fn room_for_names(table: &Table, width: u16) -> usize {
     let lines = || std::iter::once(&table.header).chain(&table.rows);
     let widest = |at: usize| lines().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
-    let others: usize = (1..table.header.len()).filter_map(widest).map(|widest| widest + 2).sum();
+    let others: usize = (1..table.header.len()).filter_map(widest).map(|widest| widest + 3).sum();
     usize::from(width).saturating_sub(others + 3).max(MIN_NAME_COLUMNS)
 }
 
