@@ -51,7 +51,7 @@ fn a_recorded_run_becomes_a_trace_and_a_summary() {
     let wanted = ["check.json", &*tidy, &*wide, "deltas.csv", "deltas.json", "deltas.md", "plots/memory.svg", "reconciliation.json", "run.perfetto-trace", "summary.json"];
     assert_eq!(written.keys().collect::<Vec<_>>(), wanted.map(Path::new));
     assert_eq!(json(&results.join("check.json"))["ok"], true);
-    assert_eq!(json(&results.join("reconciliation.json"))["headline"].is_object(), true);
+    assert!(json(&results.join("reconciliation.json"))["headline"].is_object());
     analyze(&at, &["check", "journal"]).ended(0);
     check_summary(&json(&results.join("summary.json")));
     check_trace(&written[Path::new("run.perfetto-trace")], &at.path().join("journal/reports/final.json"));

@@ -132,7 +132,7 @@ pub const CHECKS: &[Check] = &[
     check("collection_tickets", "tickets before - retired = after", Rule::Snapshot(transfer::collection)),
     check(
         "collected_events",
-        "when a collection left no ticket, no transfer event is owned any more",
+        "when a collection left no ticket and none lives, no transfer event is owned any more",
         Rule::Snapshot(transfer::collected_events),
     ),
     check("pooled_events", "at most 256 events are kept idle", Rule::Snapshot(transfer::pooled_events)),

@@ -22,13 +22,17 @@ pub(super) fn collection(facts: &Facts<'_>) -> Vec<Found> {
     sum(facts, BEFORE, &[AFTER, RETIRED]).into_iter().collect()
 }
 
-/// Tickets that others own are not collected, but then the collection is not what left none.
+/// Tickets that others own are not collected and keep their events, so nothing is asked while tickets live.
 pub(super) fn collected_events(facts: &Facts<'_>) -> Vec<Found> {
     if facts.whole(AFTER) != Some(0) {
         return Vec::new();
     }
-    let owned = [vmm!("fast_source_cache_transfer_owned_events"), vmm!("fast_transfer_owned_events")];
-    owned.into_iter().filter_map(|name| Some(Found::equal(name, 0, facts.whole(name)?))).collect()
+    let pairs = [
+        (vmm!("fast_source_cache_transfer_owned_events"), vmm!("fast_source_cache_live_tickets")),
+        (vmm!("fast_transfer_owned_events"), vmm!("fast_transfer_live_tickets")),
+    ];
+    let idle = pairs.into_iter().filter(|(_, live)| facts.whole(live).is_none_or(|tickets| tickets == 0));
+    idle.filter_map(|(owned, _)| Some(Found::equal(owned, 0, facts.whole(owned)?))).collect()
 }
 
 pub(super) fn pooled_events(facts: &Facts<'_>) -> Vec<Found> {
@@ -63,25 +67,27 @@ pub(super) fn look_ahead(facts: &Facts<'_>) -> Vec<Found> {
     at_most(facts, &[&[hits, cancelled], &[UNITS]])
 }
 
-/// A count that belongs to several scopes says nothing about one of them without its seconds.
+/// Only counts of calls are held against the time: a count of successes may be zero where failed attempts took time.
 pub(super) fn scope_calls(facts: &Facts<'_>) -> Vec<Found> {
     let mut found = Vec::new();
     for scope in SCOPES {
         let Some(calls_path) = scope.calls else { continue };
-        let twin = calls_path.strip_suffix("_calls") == scope.seconds.strip_suffix("_seconds");
+        if calls_path.strip_suffix("_calls") != scope.seconds.strip_suffix("_seconds") {
+            continue;
+        }
         match (facts.number(scope.seconds), facts.whole(calls_path)) {
             (Some(seconds), Some(calls)) => {
                 let got = format!("{seconds} s in {calls} calls");
                 let ok = calls > 0 || seconds == 0.0;
                 found.push(Found::that(scope.seconds, "no time without a call", got, ok && seconds >= 0.0));
             }
-            (Some(_), None) if twin => {
+            (Some(_), None) => {
                 found.push(Found::that(scope.seconds, format!("{calls_path} beside it"), "no calls", false));
             }
-            (None, Some(_)) if twin => {
+            (None, Some(_)) => {
                 found.push(Found::that(calls_path, format!("{} beside it", scope.seconds), "no seconds", false));
             }
-            _ => {}
+            (None, None) => {}
         }
     }
     found
