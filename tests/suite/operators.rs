@@ -137,7 +137,7 @@ fn c20_words_for_numbers_are_dropped_and_counted() {
     assert_eq!(busy(&run), Some((2, 5_000, 5_000)));
     let (reading, _) = encoded(&run);
     assert_eq!(reading.slices.len(), 2);
-    assert!(!json(&run, 40).to_string().contains("inf"));
+    assert!(reading.slices.iter().any(|slice| slice.start == slice.end), "the copy of length zero is kept");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn c27_what_was_not_recorded_is_unavailable() {
     let cpu = case("real/hta_cpu_only.json.gz");
     assert_eq!((one(&cpu).slice_count(), busy(&cpu)), (16, None));
     let finding = analysis::findings(&cpu).into_iter().find(|finding| finding.code == "operator_no_device_activity");
-    assert!(finding.is_some_and(|finding| analysis::is_serious(&finding)), "the file describes devices");
+    assert!(finding.is_some_and(|finding| analysis::is_serious(&finding)), "the file has a list of devices");
     assert!(lines(&cpu)[0].contains("device unavailable"), "{:?}", lines(&cpu));
     assert_eq!(json(&cpu, 40)["traces"][0]["device"], Value::Null);
     assert_eq!(json(&cpu, 40)["traces"][0]["top_host"][0]["device_ns"], Value::Null);

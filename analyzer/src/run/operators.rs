@@ -22,7 +22,7 @@ pub struct OperatorTrace {
     pub base_time_ns: Option<u64>,
     /// How a viewer should print times, as the file says; it never scales them.
     pub display_time_unit: Option<String>,
-    /// True where the file describes devices, so that device activity is expected.
+    /// True where the file has a list of devices, even an empty one: its profiler could have recorded their activity.
     pub names_devices: bool,
     /// Names of rows; rows hold positions in this list.
     pub names: Vec<Arc<str>>,

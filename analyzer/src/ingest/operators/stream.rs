@@ -98,13 +98,7 @@ impl<R: Read> Reader<'_, R> {
                     })?;
                 }
                 b"deviceProperties" => {
-                    self.builder.trace.names_devices = self.step(|cursor| {
-                        let listed = cursor.next()? == b'[';
-                        cursor.at += usize::from(listed);
-                        let found = listed && cursor.next()? != b']';
-                        cursor.at = 0;
-                        Ok(found)
-                    })?;
+                    self.builder.trace.names_devices = true;
                     self.pass_over()?;
                 }
                 _ => self.pass_over()?,
