@@ -32,7 +32,7 @@ section! {
             "Physical memory of the machine.",
             "A control group may allow less.";
         host_name: Option<String> = Unit::Text, Text, Scope, "start",
-            "Name of the machine.",
+            "Name by which its network knows the computer.",
             "Redact it before sharing the folder.";
         gpus: Option<Vec<Gpu>> = Unit::Structure, Structure, Scope, "start",
             "Devices that the driver's management library lists and the command may see; absent without that library.",

@@ -11,7 +11,7 @@ section! {
         fast_source_cache_version: Option<u64> = Unit::Version, Version, Cache, "snapshot",
             "Layout of the statistics that the library filled in; 8 is the newest one known here.",
             "Older layouts lack fields: those are unavailable, not zero.";
-        fast_source_cache_struct_size: Option<u64> = Unit::Bytes, Version, Cache, "snapshot",
+        fast_source_cache_struct_size: Option<u64> = Unit::Bytes, Limit, Cache, "snapshot",
             "Length of the statistics that the library filled in, the companion of their layout number.",
             "Shorter than expected: an older library.";
         fast_source_cache_committed_bytes: Option<u64> = Unit::Bytes, Gauge, Cache, "snapshot",
