@@ -54,8 +54,8 @@ struct Place {
 pub fn scopes(interval: &Interval<'_>) -> Vec<Row> {
     let tree = Tree::of(interval);
     let mut rows = Vec::new();
-    for scope in SCOPES.iter().filter(|scope| tree.place(scope).inside.is_none()) {
-        tree.walk(scope, 0, false, &mut rows);
+    for (scope, place) in tree.all().filter(|(_, place)| place.inside.is_none()) {
+        tree.walk(scope, place, 0, false, &mut rows);
     }
     rows
 }
@@ -77,11 +77,6 @@ impl<'a> Tree<'a> {
         Tree { interval, places, absent_families }
     }
 
-    fn place(&self, scope: &Scope) -> Place {
-        let at = SCOPES.iter().position(|other| other.name == scope.name);
-        at.and_then(|at| self.places.get(at)).copied().unwrap_or(Place { inside: None, counted: false })
-    }
-
     fn seconds(&self, scope: &Scope) -> Option<f64> {
         self.interval.seconds(scope.seconds)
     }
@@ -91,10 +86,14 @@ impl<'a> Tree<'a> {
         self.seconds(scope).is_some() || !self.absent_families.iter().any(|family| scope.name.starts_with(family))
     }
 
+    /// Every scope with its place.
+    fn all(&self) -> impl Iterator<Item = (&'static Scope, Place)> {
+        SCOPES.iter().zip(self.places.iter().copied())
+    }
+
     /// The scopes placed in one, counted or not.
     fn placed_in(&self, parent: &str) -> impl Iterator<Item = (&'static Scope, Place)> {
-        let in_parent = move |(_, place): &(&Scope, Place)| place.inside.is_some_and(|inside| inside.parent == parent);
-        SCOPES.iter().map(|scope| (scope, self.place(scope))).filter(in_parent)
+        self.all().filter(move |(_, place)| place.inside.is_some_and(|inside| inside.parent == parent))
     }
 
     /// The scopes whose time is subtracted from one, recorded or missing.
@@ -103,17 +102,15 @@ impl<'a> Tree<'a> {
         counted.filter_map(|(scope, place)| Some((scope, place.inside?.nature)))
     }
 
-    fn walk(&self, scope: &'static Scope, depth: usize, below_broad: bool, rows: &mut Vec<Row>) {
+    fn walk(&self, scope: &'static Scope, place: Place, depth: usize, below_broad: bool, rows: &mut Vec<Row>) {
         let below_broad = below_broad || scope.name == BROAD;
-        rows.push(self.row(scope, depth, below_broad));
-        let inner: Vec<&'static Scope> = self.placed_in(scope.name).map(|(scope, _)| scope).collect();
-        for child in inner {
-            self.walk(child, depth + 1, below_broad, rows);
+        rows.push(self.row(scope, place, depth, below_broad));
+        for (child, place) in self.placed_in(scope.name) {
+            self.walk(child, place, depth + 1, below_broad, rows);
         }
     }
 
-    fn row(&self, scope: &'static Scope, depth: usize, below_broad: bool) -> Row {
-        let place = self.place(scope);
+    fn row(&self, scope: &'static Scope, place: Place, depth: usize, below_broad: bool) -> Row {
         let total = self.seconds(scope);
         let calls = scope.calls.and_then(|path| self.interval.count(path));
         let parent = place.inside.map(|inside| inside.parent);
@@ -187,13 +184,13 @@ impl<'a> Tree<'a> {
 
     /// Recorded scopes that lie partly in this scope and partly in another, in shares that are not recorded.
     fn shared_with(&self, parent: &str) -> Vec<&'static Scope> {
-        let shares = |scope: &&Scope| {
-            let place = self.place(scope);
+        let shares = |(scope, place): &(&'static Scope, Place)| {
             !place.counted
                 && place.inside.is_some_and(|inside| inside.nature == Nature::PartlyOutside)
                 && applicable(scope, self.interval).any(|inside| inside.parent == parent)
         };
-        SCOPES.iter().filter(shares).filter(|scope| self.seconds(scope).is_some_and(|seconds| seconds > 0.0)).collect()
+        let recorded = |scope: &&Scope| self.seconds(scope).is_some_and(|seconds| seconds > 0.0);
+        self.all().filter(shares).map(|(scope, _)| scope).filter(recorded).collect()
     }
 
     /// The nearest recorded scopes below missing ones; `levels` collects what was passed.
