@@ -209,8 +209,8 @@ fn a_full_budget_stops_the_samples_and_not_the_command() {
 #[test]
 fn a_status_line_is_a_line_where_there_is_no_terminal() {
     let at = scratch("wrap-status");
-    let mut child = record(&at, &["--status"], UNTIL_GO).stderr(std::fs::File::create(at.path().join("said")).expect("writable"));
-    let mut child = child.spawn().expect("starts");
+    let out = std::fs::File::create(at.path().join("said")).expect("writable");
+    let mut child = record(&at, &["--status"], UNTIL_GO).stderr(out).spawn().expect("starts");
     let said = || std::fs::read_to_string(at.path().join("said")).expect("there");
     until("a status line", || said().contains(" steps"));
     std::fs::write(at.path().join("go"), "").expect("written");

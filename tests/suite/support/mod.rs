@@ -10,42 +10,43 @@ use ddo_samples::model::{self, ModelFiles};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Far more than anything here needs; only a hang gets there.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The programs of this workspace.
+const PROGRAMS: [&str; 4] = ["ddo-record", "ddo-analyze", "ddo-sample", "ddo-demo"];
+
 /// The path of a program of this workspace, built once with the cargo that runs the tests.
 pub(crate) fn program(name: &str) -> PathBuf {
-    static BUILT: OnceLock<Mutex<BTreeMap<String, PathBuf>>> = OnceLock::new();
-    let mut built = BUILT.get_or_init(Mutex::default).lock().expect("no test panics while it builds");
-    built.entry(name.to_owned()).or_insert_with(|| build(name)).clone()
+    static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
+    assert!(PROGRAMS.contains(&name), "{name} is no program of this workspace");
+    BUILT.get_or_init(build).get(name).cloned().expect("cargo names the executable")
 }
 
-fn build(name: &str) -> PathBuf {
-    let package = match name {
-        "ddo-record" => "ddo-recorder",
-        "ddo-analyze" => "ddo-analyzer",
-        "ddo-sample" | "ddo-demo" => "ddo-samples",
-        other => panic!("{other} is no program of this workspace"),
-    };
+/// Builds with the targets and so the features of `cargo test --workspace`; a selection of packages would build many
+/// dependencies a second time.
+fn build() -> BTreeMap<String, PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(root()).args(["build", "--quiet", "--offline", "-p", package, "--bin", name]);
+    command.current_dir(root()).args(["build", "--quiet", "--offline", "--workspace", "--all-targets"]);
     command.arg("--message-format=json").stdin(Stdio::null()).stderr(Stdio::inherit());
     if profile_dir().ends_with("release") {
         command.arg("--release");
     }
     let output = command.output().expect("cargo runs");
-    assert!(output.status.success(), "building {name}: {}", output.status);
+    assert!(output.status.success(), "building the programs: {}", output.status);
     let lines = output.stdout.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let mut executables = lines.filter_map(|message: serde_json::Value| {
-        let named = message.pointer("/target/name")?.as_str()? == name;
-        Some((named, message.get("executable")?.as_str()?.to_owned()))
+    let executables = lines.filter_map(|message: serde_json::Value| {
+        // The test program of a binary has the binary's name, too.
+        let test = message.pointer("/profile/test")?.as_bool()?;
+        let name = message.pointer("/target/name")?.as_str()?;
+        let path = message.get("executable")?.as_str()?;
+        (!test && PROGRAMS.contains(&name)).then(|| (name.to_owned(), path.into()))
     });
-    let (_, path) = executables.find(|(named, _)| *named).expect("cargo names the executable");
-    path.into()
+    executables.collect()
 }
 
 /// The workspace's folder.
