@@ -118,10 +118,8 @@ fn phase(step: &Value) -> Phase {
     let number = |key: &str| step.get(key).and_then(Value::as_f64);
     let monitor = |key: &str| step.get("memory_monitor").and_then(|monitor| monitor.get(key));
     let seconds = |key: &str| monitor(key).and_then(Value::as_f64);
-    let query_seconds = match (seconds("ram_query_seconds"), seconds("gpu_query_seconds")) {
-        (None, None) => None,
-        (ram, gpu) => Some(ram.unwrap_or(0.0) + gpu.unwrap_or(0.0)),
-    };
+    let queries = [seconds("ram_query_seconds"), seconds("gpu_query_seconds")];
+    let query_seconds = queries.into_iter().flatten().reduce(|ram, gpu| ram + gpu);
     Phase {
         name: text(step.get("name")).unwrap_or_else(|| "unnamed".into()),
         ram_metric: text(step.get("ram_metric")),

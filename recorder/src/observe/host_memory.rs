@@ -46,12 +46,16 @@ pub fn counters(process: &Process) -> ProcResult<Held> {
 pub fn kinds(process: &Process) -> ProcResult<Held> {
     let status = process.status()?;
     let bytes = |kilobytes: Option<u64>| kilobytes.map(|k| k.saturating_mul(1024));
+    // A process that is ending has given its memory back and has no such lines.
+    let (Some(resident), Some(address_space)) = (bytes(status.vmrss), bytes(status.vmsize)) else {
+        return Ok(Held::default());
+    };
+    let shared = bytes(status.rssfile).zip(bytes(status.rssshmem));
     Ok(Held {
-        // A process that has ended has no such line.
-        resident: bytes(status.vmrss).unwrap_or(0),
-        address_space: bytes(status.vmsize).unwrap_or(0),
+        resident,
+        address_space,
         anonymous: bytes(status.rssanon),
-        shared: bytes(status.rssfile).map(|file| file.saturating_add(bytes(status.rssshmem).unwrap_or(0))),
+        shared: shared.map(|(files, memory)| files.saturating_add(memory)),
         unique: None,
     })
 }

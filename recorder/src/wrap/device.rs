@@ -126,7 +126,8 @@ fn serve(tell: &Sender<Facts>, asked: &Receiver<()>, answer: &Sender<Used>) {
 }
 
 fn all(nvml: &Nvml) -> Vec<Gpu> {
-    let devices = (0..nvml.device_count().unwrap_or(0)).filter_map(|index| Some((index, nvml.device_by_index(index).ok()?)));
+    let Ok(count) = nvml.device_count() else { return Vec::new() };
+    let devices = (0..count).filter_map(|index| Some((index, nvml.device_by_index(index).ok()?)));
     let described = devices.map(|(index, device)| Gpu {
         index: u64::from(index),
         name: device.name().ok(),

@@ -228,7 +228,7 @@ impl Sum {
     fn add(&mut self, held: &Held, value: Option<u64>) {
         let plus = |sum: &mut Option<u64>, more: Option<u64>| {
             if let Some(more) = more {
-                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+                *sum = Some(sum.map_or(more, |sum| sum.saturating_add(more)));
             }
         };
         plus(&mut self.ram, value);
@@ -299,13 +299,8 @@ impl Watcher {
             Ok(None) => return (None, Look::default()),
             Err(error) => (None, Some(error)),
         };
-        let look = Look {
-            ram_bytes: sum.and_then(|sum| sum.ram),
-            gpu_bytes,
-            ram_seconds,
-            gpu_seconds: gpu_seconds.unwrap_or(0.0),
-            error_type: error.or(gpu_error),
-        };
+        let look =
+            Look { ram_bytes: sum.and_then(|sum| sum.ram), gpu_bytes, ram_seconds, gpu_seconds, error_type: error.or(gpu_error) };
         let sample = MemorySample {
             schema_version: version::MEMORY_SAMPLE,
             elapsed_seconds: Seconds(at),

@@ -132,11 +132,7 @@ fn run(task: &Task, stopped: &mpsc::Receiver<()>) -> Vec<Finding> {
     let terminal = io::stderr().is_terminal();
     let every = if terminal || task.budget_bytes.is_some() { STATUS_INTERVAL } else { STATUS_LOG_INTERVAL };
     let (mut findings, mut pause, mut shown_at) = (Vec::new(), Duration::ZERO, None::<Instant>);
-    loop {
-        match stopped.recv_timeout(pause) {
-            Err(RecvTimeoutError::Timeout) | Ok(()) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
+    while stopped.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
         let measuring = Instant::now();
         let size = measure(&task.folder);
         pause = every.max(measuring.elapsed().saturating_mul(FOLDER_MEASURE_SHARE));

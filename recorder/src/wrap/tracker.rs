@@ -20,7 +20,7 @@ pub(super) struct Look {
     pub(super) ram_bytes: Option<u64>,
     pub(super) gpu_bytes: Option<u64>,
     pub(super) ram_seconds: f64,
-    pub(super) gpu_seconds: f64,
+    pub(super) gpu_seconds: Option<f64>,
     pub(super) error_type: Option<&'static str>,
 }
 
@@ -66,7 +66,7 @@ impl Tally {
         let Some(phase) = self.phases.last_mut() else { return };
         phase.samples = phase.samples.saturating_add(u64::from(look.error_type.is_none()));
         phase.ram_seconds += look.ram_seconds;
-        phase.gpu_seconds += look.gpu_seconds;
+        phase.gpu_seconds += look.gpu_seconds.iter().sum::<f64>();
         phase.peak_ram = phase.peak_ram.max(look.ram_bytes);
         phase.peak_gpu = phase.peak_gpu.max(look.gpu_bytes);
         phase.error_type = phase.error_type.or(look.error_type);
@@ -194,7 +194,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn look(ram: u64, gpu: u64) -> Look {
-        Look { ram_bytes: Some(ram), gpu_bytes: Some(gpu), ram_seconds: 0.5, gpu_seconds: 0.25, error_type: None }
+        Look { ram_bytes: Some(ram), gpu_bytes: Some(gpu), ram_seconds: 0.5, gpu_seconds: Some(0.25), error_type: None }
     }
 
     #[test]

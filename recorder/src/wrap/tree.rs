@@ -39,7 +39,7 @@ impl Tree {
         if !self.members.contains_key(&self.root) {
             self.members.insert(self.root, Process::new(self.root)?);
         }
-        self.members.get(&self.root).ok_or_else(|| ProcError::NotFound(None))
+        self.members.get(&self.root).ok_or(ProcError::NotFound(None))
     }
 
     /// The known descendants.

@@ -67,7 +67,14 @@ fn scene(run: &Run) -> Option<Scene> {
     let every = steps.len().div_ceil(MAX_PLOT_MARKS).max(1);
     steps = steps.into_iter().step_by(every).collect();
     let title = format!("Memory by kind: {}", crate::run::shorten(&run.name));
-    Some(Scene { title, curves, steps, limit, seconds: seconds.max(0.001), bytes: most.max(limit.unwrap_or(0)).max(1) })
+    Some(Scene {
+        title,
+        curves,
+        steps,
+        limit,
+        seconds: seconds.max(0.001),
+        bytes: limit.map_or(most, |limit| limit.max(most)).max(1),
+    })
 }
 
 /// At most the allowed number of points: the largest of each piece, where it was.
