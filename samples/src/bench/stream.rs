@@ -171,7 +171,9 @@ fn attach(prepared: &Prepared, setting: &Setting<'_>) -> Result<Offload, RunErro
     let args = setting.args;
     let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
     let (residency, launches) = setting.mode;
-    let config = OffloadConfig { source, residency, launches, slots: args.slots, ..OffloadConfig::new(prepared.driver()) };
+    let config = OffloadConfig::new(prepared.driver());
+    let part_bytes = crate::flux::part_bytes(crate::flux::width_for_scale(args.scale()), config.part_bytes);
+    let config = OffloadConfig { source, residency, launches, part_bytes, slots: args.slots, ..config };
     Ok(enable_offload(component, OffloadConfig { ceiling: setting.ceiling, ..config })?)
 }
 

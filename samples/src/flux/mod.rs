@@ -124,6 +124,12 @@ pub fn exact_scale(width: usize) -> f64 {
     (width as f64 / FULL_WIDTH as f64).powi(2)
 }
 
+/// Least bytes of a part for a model of this width: the runtime's default at full size, and the same share of a smaller one, so
+/// that every size is cut alike. At least a small page.
+pub fn part_bytes(width: usize, full: u64) -> u64 {
+    ((full as f64 * exact_scale(width).min(1.0)) as u64).max(4096)
+}
+
 /// Bytes of all tensors of a width.
 pub fn total_bytes(width: usize, dtype: Dtype) -> u64 {
     flux_shaped(width).iter().flat_map(|unit| &unit.tensors).map(|tensor| tensor.elements() * dtype.bytes()).sum()
@@ -145,6 +151,7 @@ mod tests {
         }
         assert_eq!((width_for_scale(1.0), width_for_scale(0.25), width_for_scale(0.0)), (3072, 1536, 24));
         assert_eq!(exact_scale(1536), 0.25);
+        assert_eq!([3072, 1536, 24, 6144].map(|width| part_bytes(width, 1 << 20)), [1 << 20, 1 << 18, 4096, 1 << 20]);
         let first = &flux_shaped(3072)[0];
         assert_eq!(format!("{}.{}", first.name, first.tensors[0].name), "transformer_blocks.0.norm1.linear.weight");
     }

@@ -6,7 +6,7 @@
 //! the submission of step `i`; the timer ends and the journal is finished before the final report, the report before the close.
 
 use super::{Outcome, RunError};
-use crate::args::{SampleArgs, SourceArg};
+use crate::args::{ModelKind, SampleArgs, SourceArg};
 use ddo_recorder::{
     Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, LaunchScope, MetricsJournal, Offload,
     OffloadConfig, RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
@@ -62,8 +62,12 @@ impl Session {
             SourceArg::Mapped => SourceChoice::Mapped,
             SourceArg::Cpu => SourceChoice::Cpu,
         };
-        let (ceiling, residency, slots) = (args.ceiling, args.mode.into(), args.slots);
-        let config = OffloadConfig { ceiling, source, residency, launches, slots, ..OffloadConfig::new(driver) };
+        let (ceiling, residency, slots, config) = (args.ceiling, args.mode.into(), args.slots, OffloadConfig::new(driver));
+        let part_bytes = match args.model_kind {
+            ModelKind::FluxShaped => crate::flux::part_bytes(crate::flux::width_for_scale(args.scale.0), config.part_bytes),
+            ModelKind::Minilm => config.part_bytes,
+        };
+        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, ..config };
         let offload = enable_offload(component, config)?;
         let recording = match RecordRun::from_env()? {
             Some(run) => Some(Recording::start(run, name, &offload)?),
