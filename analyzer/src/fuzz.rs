@@ -2,15 +2,18 @@
 //!
 //! May use every room; nothing of the product uses it. Invariants: touches no file; an answer is the same each time.
 
-use crate::analysis::{self, delta};
+use crate::analysis::{self, delta, reconcile};
 use crate::output::perfetto::{self, Align, TraceOptions};
-use crate::output::{profile, summary, text};
+use crate::output::{check, memory_table, operators, profile, summary, text};
 use crate::run::Run;
 use crate::{error::Error, ingest, output};
 use std::collections::BTreeMap;
 
 /// Most rows that a fuzzed input may have for its tables to be written.
 const MAX_ROWS: usize = 20_000;
+
+/// Rows of a top table.
+const TOP: usize = 5;
 
 /// Reads contents under these names and writes every result to memory.
 ///
@@ -45,6 +48,11 @@ fn checked(name: &'static str, bytes: Vec<u8>) -> Result<(&'static str, Vec<u8>)
     Ok((name, bytes))
 }
 
+fn json(value: &serde_json::Value, out: &mut Vec<u8>) -> Result<(), Error> {
+    out.extend(value.to_string().into_bytes());
+    Ok(())
+}
+
 fn written(run: &Run) -> Result<BTreeMap<&'static str, Vec<u8>>, Error> {
     let mut results = BTreeMap::new();
     let mut put = |name: &'static str, fill: &dyn Fn(&mut Vec<u8>) -> Result<(), Error>| {
@@ -68,6 +76,24 @@ fn written(run: &Run) -> Result<BTreeMap<&'static str, Vec<u8>>, Error> {
     put("summary.json", &|out| summary::write(&summary::of(run, BTreeMap::new()), out))?;
     for (name, align) in [("trace", Align::Recorded), ("trace, aligned", Align::Steps)] {
         put(name, &|out| perfetto::write(run, &TraceOptions { annotate: true, align }, out).map(|_| ()))?;
+    }
+    put("check.json", &|out| check::write(&check::document(run), out))?;
+    put("memory.json", &|out| json(&memory_table::json(run), out))?;
+    put("operators.json", &|out| json(&operators::json(run, TOP), out))?;
+    put("tables", &|out| {
+        out.extend(memory_table::text(run).into_bytes());
+        out.extend(operators::tables(run, TOP, operators::Form::Text).into_bytes());
+        Ok(())
+    })?;
+    for component in run.all().flat_map(|run| &run.components) {
+        if let Ok(choice) = reconcile::choose(component, None) {
+            let reconciled = reconcile::of(&component.name, &choice);
+            put("reconciliation.json", &|out| output::reconcile::write(&reconciled.document, out))?;
+            put("reconciliation.md", &|out| {
+                out.extend(output::reconcile::markdown(&reconciled).into_bytes());
+                Ok(())
+            })?;
+        }
     }
     let pairs = delta::pairs(run);
     if pairs.iter().map(delta::Pair::len).sum::<usize>() <= MAX_ROWS {

@@ -246,7 +246,9 @@ impl Loader {
             Some(run) => Ok(Run { findings, ..run }),
             None => {
                 let reason = match findings.iter().max_by_key(|finding| finding.severity) {
-                    Some(finding) => format!("no record, report, manifest, memory sample or operator trace; for example: {finding}"),
+                    Some(finding) => {
+                        format!("no record, report, manifest, memory sample or operator trace; for example: {finding}")
+                    }
                     None => "it holds no JSON files".into(),
                 };
                 Err(Error::NothingUsable { path: path.into(), reason })

@@ -62,7 +62,13 @@ pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary,
     let pairs = analysis::delta::pairs(run);
     delta::write_files(run, &pairs, &folder)?;
     dataset::write(run, &pairs, &folder)?;
-    let mut outputs = vec![("summary", SUMMARY_FILE), ("trace", TRACE_FILE), ("check", CHECK_FILE), ("dataset", dataset::FOLDER), ("profile", profile::FILE)];
+    let mut outputs = vec![
+        ("summary", SUMMARY_FILE),
+        ("trace", TRACE_FILE),
+        ("check", CHECK_FILE),
+        ("dataset", dataset::FOLDER),
+        ("profile", profile::FILE),
+    ];
     outputs.extend(delta::FILES);
     folder.write(profile::FILE, |out| out.write_all(profile::of(run).as_bytes()).map_err(Error::Output))?;
     folder.write(CHECK_FILE, |out| check::write(&check::document(run), out))?;
