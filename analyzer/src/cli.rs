@@ -10,6 +10,7 @@ mod delta;
 mod export;
 mod memory;
 mod operators;
+mod profile;
 mod reconcile;
 
 use crate::analysis;
@@ -72,6 +73,8 @@ enum Command {
     Operators(operators::Operators),
     /// Say how much memory the run held, by kind, phase and step.
     Memory(memory::Memory),
+    /// Show one report in a few lines, in a fixed order and with the caveats of its figures.
+    Profile(profile::Profile),
     /// Say what a field means.
     Explain(Explain),
     /// Print completions for a shell.
@@ -145,6 +148,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
         Some(Command::Check(arguments)) => check::run(&arguments, out),
         Some(Command::Operators(arguments)) => operators::run(&arguments, out),
         Some(Command::Memory(arguments)) => memory::run(&arguments, out),
+        Some(Command::Profile(arguments)) => profile::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain_fields(&arguments, out),
         Some(Command::Completions(arguments)) => completions::run(&arguments, out),
         Some(Command::Man) => completions::man(out),

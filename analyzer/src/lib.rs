@@ -21,6 +21,8 @@
 pub mod analysis;
 pub mod cli;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod ingest;
 pub mod limits;
 pub mod output;

@@ -202,3 +202,9 @@ pub const MAX_PLOT_POINTS: usize = 2000;
 pub const MAX_PLOT_MARKS: usize = 100;
 /// Steps of a table on a screen, half from each end of the run.
 pub const MAX_TABLE_STEPS: usize = 40;
+
+/// Operators of one profiled forward in the profile, on each side.
+pub const PROFILE_OPERATOR_ROWS: usize = 3;
+
+/// Steps of an allocation scope that get a line each in the profile; longer phases belong into the trace.
+pub const PROFILE_ALLOCATION_STEPS: usize = 200;

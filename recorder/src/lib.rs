@@ -20,6 +20,8 @@
 pub mod config;
 pub mod driver;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod limits;
 pub mod memory;
 pub mod meter;

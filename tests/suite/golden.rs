@@ -21,6 +21,7 @@ fn the_recorded_device_run_gives_its_committed_results() {
         ("summary.json", std::fs::read(at.path().join("out/summary.json")).expect("written")),
         ("deltas.md", std::fs::read(at.path().join("out/deltas.md")).expect("written")),
         ("reconciliation.json", std::fs::read(at.path().join("out/reconciliation.json")).expect("written")),
+        ("profile.txt", std::fs::read(at.path().join("out/profile.txt")).expect("written")),
         ("screen.txt", screen.into_bytes()),
         ("run.perfetto-trace", trace),
     ];

@@ -34,7 +34,7 @@ const RECORDER: Directions = &[
 const ANALYZER: Directions =
     &[("run", &[]), ("limits", &[]), ("ingest", &["run"]), ("analysis", &["run"]), ("output", &["analysis", "run"])];
 /// Files beside the rooms that tie them together and may use all of them.
-const ABOVE_ROOMS: &[&str] = &["lib", "main", "cli", "config", "error", "bin"];
+const ABOVE_ROOMS: &[&str] = &["lib", "main", "cli", "config", "error", "fuzz", "bin"];
 /// Crate, workspace crates that it may depend on. `ddo-tests` may use everything.
 const CRATES: Directions = &[
     ("ddo-schemas", &[]),

@@ -45,19 +45,18 @@ pub fn load(path: &Path) -> Result<Run, Error> {
 pub fn load_watched(path: &Path, watch: &mut dyn FnMut(usize, usize)) -> Result<Run, Error> {
     let mut loader = Loader::default();
     let entries = walk::files(path, &mut loader.notes)?;
-    let files = entries.len();
-    let mut at = 0;
-    for (folder, entries) in runs::split(&entries, &mut loader.notes) {
-        loader.run = Found { folder, ..Found::default() };
-        for entry in &entries {
-            watch(at, files);
-            tracing::debug!(file = %entry.shown, bytes = entry.bytes, "reading");
-            loader.file(entry);
-            at += 1;
-        }
-        loader.end_run();
-    }
+    loader.all(&entries, watch);
     loader.finish(path)
+}
+
+/// Reads contents that are held in memory, as if they were files of these names.
+///
+/// # Errors
+/// When they hold nothing usable.
+pub fn load_held(contents: &[(&str, &[u8])]) -> Result<Run, Error> {
+    let mut loader = Loader::default();
+    loader.all(&walk::held(contents), &mut |_, _| {});
+    loader.finish(Path::new("held"))
 }
 
 /// The last part of a path, also for `.` and the like.
@@ -92,6 +91,21 @@ struct Loader {
 }
 
 impl Loader {
+    fn all(&mut self, entries: &[walk::Entry], watch: &mut dyn FnMut(usize, usize)) {
+        let files = entries.len();
+        let mut at = 0;
+        for (folder, entries) in runs::split(entries, &mut self.notes) {
+            self.run = Found { folder, ..Found::default() };
+            for entry in &entries {
+                watch(at, files);
+                tracing::debug!(file = %entry.shown, bytes = entry.bytes, "reading");
+                self.file(entry);
+                at += 1;
+            }
+            self.end_run();
+        }
+    }
+
     fn file(&mut self, entry: &walk::Entry) {
         if entry.is_temporary() {
             let text = "was never published; the writer stopped before it was complete";

@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::limits::{MAX_DEPTH, MAX_FILES};
 use ddo_schemas::Finding;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One regular file.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Entry {
     pub(super) shown: String,
     /// Size in bytes when it was listed.
     pub(super) bytes: u64,
+    /// The contents, where they are held in memory and lie in no file.
+    pub(super) held: Option<Arc<[u8]>>,
 }
 
 impl Entry {
@@ -45,6 +48,17 @@ impl Entry {
     }
 }
 
+/// Contents that are held in memory, as files of one folder.
+pub(super) fn held(contents: &[(&str, &[u8])]) -> Vec<Entry> {
+    let entry = |(name, bytes): &(&str, &[u8])| Entry {
+        path: PathBuf::from(name),
+        shown: (*name).to_string(),
+        bytes: bytes.len() as u64,
+        held: Some(Arc::from(*bytes)),
+    };
+    sorted(contents.iter().map(entry).collect())
+}
+
 /// Lists the regular files of a folder, or the one file that was given.
 pub(super) fn files(root: &Path, notes: &mut Notes) -> Result<Vec<Entry>, Error> {
     let about = fs::metadata(root).map_err(|source| Error::read(root, source))?;
@@ -53,7 +67,7 @@ pub(super) fn files(root: &Path, notes: &mut Notes) -> Result<Vec<Entry>, Error>
     }
     if !about.is_dir() {
         let shown = root.file_name().map_or_else(|| "input".into(), |name| name.to_string_lossy().into_owned());
-        return Ok(vec![Entry { path: root.into(), shown, bytes: about.len() }]);
+        return Ok(vec![Entry { path: root.into(), shown, bytes: about.len(), held: None }]);
     }
     let mut found = Vec::new();
     let mut pending = vec![(root.to_path_buf(), String::new(), 0_usize)];
@@ -86,7 +100,7 @@ pub(super) fn files(root: &Path, notes: &mut Notes) -> Result<Vec<Entry>, Error>
                     let text = format!("lies deeper than {MAX_DEPTH} folders and was not searched");
                     notes.add(Finding::warning("too_deep", shown, text));
                 }
-                Ok(about) if about.is_file() => found.push(Entry { path, shown, bytes: about.len() }),
+                Ok(about) if about.is_file() => found.push(Entry { path, shown, bytes: about.len(), held: None }),
                 Ok(_) => {
                     let text = "is neither file nor folder, such as a pipe, a socket or a device; it was not opened";
                     notes.add(Finding::warning("not_a_file", shown, text));
@@ -99,7 +113,10 @@ pub(super) fn files(root: &Path, notes: &mut Notes) -> Result<Vec<Entry>, Error>
 
 /// Opens a listed file. Opening a pipe or a device can hang or act, so what the path names now is looked at first, and
 /// what was opened once more.
-pub(super) fn open(entry: &Entry) -> io::Result<File> {
+pub(super) fn open(entry: &Entry) -> io::Result<Box<dyn Read>> {
+    if let Some(held) = &entry.held {
+        return Ok(Box::new(Cursor::new(held.clone())));
+    }
     let regular = |about: fs::Metadata| match about.is_file() {
         true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file any more")),
@@ -107,7 +124,7 @@ pub(super) fn open(entry: &Entry) -> io::Result<File> {
     regular(fs::metadata(&entry.path)?)?;
     let file = File::open(&entry.path)?;
     regular(file.metadata()?)?;
-    Ok(file)
+    Ok(Box::new(file))
 }
 
 fn sorted(mut found: Vec<Entry>) -> Vec<Entry> {

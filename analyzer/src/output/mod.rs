@@ -12,6 +12,7 @@ pub mod memory_table;
 pub mod operators;
 pub mod perfetto;
 pub mod plots;
+pub mod profile;
 pub mod reconcile;
 pub mod summary;
 pub mod text;
@@ -25,6 +26,7 @@ use crate::run::{Component, Run};
 use ddo_schemas::summary::Summary;
 use files::Folder;
 use perfetto::{TraceOptions, TraceStats};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// File name of the trace.
@@ -60,8 +62,15 @@ pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary,
     let pairs = analysis::delta::pairs(run);
     delta::write_files(run, &pairs, &folder)?;
     dataset::write(run, &pairs, &folder)?;
-    let mut outputs = vec![("summary", SUMMARY_FILE), ("trace", TRACE_FILE), ("check", CHECK_FILE), ("dataset", dataset::FOLDER)];
+    let mut outputs = vec![
+        ("summary", SUMMARY_FILE),
+        ("trace", TRACE_FILE),
+        ("check", CHECK_FILE),
+        ("dataset", dataset::FOLDER),
+        ("profile", profile::FILE),
+    ];
     outputs.extend(delta::FILES);
+    folder.write(profile::FILE, |out| out.write_all(profile::of(run).as_bytes()).map_err(Error::Output))?;
     folder.write(CHECK_FILE, |out| check::write(&check::document(run), out))?;
     if let Some(reconciled) = reconciliation(run) {
         folder.write(RECONCILIATION_FILE, |out| reconcile::write(&reconciled.document, out))?;

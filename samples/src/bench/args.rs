@@ -7,7 +7,7 @@
 use crate::args::{DriverKind, LinkRate, ScaleArg};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ddo_recorder::{LaunchScope, ResidencyMode};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Measures the runtime; prints one JSON object a line.
 #[derive(Clone, Debug, Parser)]
@@ -23,6 +23,8 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
     Stream(StreamArgs),
+    /// Seconds and memory of the analyzer over a long journal.
+    Journal(JournalArgs),
     /// What a unit costs the host, in virtual time and with bytes that are only counted.
     Scale(ScaleArgs),
     /// How fast the analyzer converts a profiler's trace, and in how much memory.
@@ -68,6 +70,28 @@ pub struct ScaleArgs {
     /// Warm passes that are timed; the median counts.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub passes: u64,
+}
+
+/// Options of `journal`.
+#[derive(Clone, Debug, Args)]
+pub struct JournalArgs {
+    /// Records of the journal.
+    #[arg(value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub records: u64,
+    /// The journal record to imitate; a recorded one of 63 KB among the tests' data if it is not given.
+    #[arg(long, value_name = "FILE")]
+    pub like: Option<PathBuf>,
+    /// The program to measure; the one beside this program if it is not given.
+    #[arg(long, value_name = "PATH")]
+    pub analyzer: Option<PathBuf>,
+}
+
+impl JournalArgs {
+    /// The record to imitate.
+    pub fn like(&self) -> PathBuf {
+        const RECORDED: &str = "../tests/data/peer-runs/small-cache-full/denoise_snapshots/step_0001.json";
+        self.like.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED))
+    }
 }
 
 /// Where streamed weights are read from.

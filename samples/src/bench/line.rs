@@ -65,10 +65,10 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     /// Kernel release.
     pub kernel: Option<String>,
-    /// Driver of the device.
+    /// Driver of the device; `none` where no device took part.
     pub driver: &'static str,
     /// Name of the device.
-    pub device: String,
+    pub device: Option<String>,
 }
 
 impl Machine {

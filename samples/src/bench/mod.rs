@@ -2,6 +2,7 @@
 //!
 //! | file | its question |
 //! |---|---|
+//! | `journal` | how long does the analyzer take for a long journal, and how much memory? |
 //! | `args` | what did the command line of `ddo-bench` ask for? |
 //! | `line` | what does a measurement look like, and on which machine was it taken? |
 //! | `rate` | how fast do registered file bytes reach the device? |
@@ -16,6 +17,7 @@
 //! not the right one ends the benchmark; nothing here is ever a test with a time limit.
 
 mod args;
+mod journal;
 mod line;
 mod rate;
 mod scale;
@@ -23,7 +25,8 @@ mod stream;
 mod trace;
 mod workload;
 
-pub use args::{Bench, BenchArgs, BenchMode, BenchSource, EncodeArgs, ScaleArgs, StreamArgs, TraceArgs};
+pub use args::{Bench, BenchArgs, BenchMode, BenchSource, EncodeArgs, JournalArgs, ScaleArgs, StreamArgs, TraceArgs};
+pub use journal::{JournalLine, journal};
 pub use line::{Line, Machine, Terms};
 pub use scale::{ScaleLine, scale};
 pub use stream::{Floor, stream};

@@ -58,10 +58,10 @@ pub struct TraceLine {
 }
 
 /// How a process ended.
-struct Ended {
-    seconds: f64,
-    cpu_seconds: Option<f64>,
-    peak_rss_bytes: Option<u64>,
+pub(super) struct Ended {
+    pub(super) seconds: f64,
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) peak_rss_bytes: Option<u64>,
     out: String,
 }
 
@@ -150,7 +150,7 @@ pub fn encode(args: &EncodeArgs, mut print: impl FnMut(&EncodeLine)) -> anyhow::
 }
 
 /// The analyzer that was built beside this program.
-fn analyzer(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub(super) fn analyzer(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let path = match given {
         Some(path) => path.to_path_buf(),
         None => {
@@ -164,7 +164,7 @@ fn analyzer(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-fn run(command: &mut Command) -> anyhow::Result<Ended> {
+pub(super) fn run(command: &mut Command) -> anyhow::Result<Ended> {
     let start = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("the analyzer does not start")?;
     let (mut peak_rss_bytes, mut cpu_seconds) = (None, None);
@@ -177,7 +177,7 @@ fn run(command: &mut Command) -> anyhow::Result<Ended> {
         std::thread::sleep(LOOK);
     };
     let seconds = start.elapsed().as_secs_f64();
-    // One line, far below what a pipe holds.
+    // At most a screen, far below what a pipe holds.
     let out = std::io::read_to_string(child.stdout.take().context("the pipe")?)?;
     if !status.success() {
         bail!("the analyzer ended with {status}");

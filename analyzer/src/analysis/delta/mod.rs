@@ -9,7 +9,7 @@ mod pairs;
 mod rate;
 
 pub use compare::{Column, Difference, Interval, Row, State, compare};
-pub use pairs::{Names, Pair, Scope, Unmatched, between, names, pairs};
+pub use pairs::{Named, Names, Pair, Scope, Unmatched, between, named, names, pairs};
 pub use rate::{ENQUEUE_NOTE, ImpliedRate};
 
 use crate::limits::MAX_DELTA_ROWS;

@@ -256,7 +256,7 @@ pub enum Unmatched {
 }
 
 /// A document that can be named.
-struct Named<'a> {
+struct Entry<'a> {
     component: &'a Component,
     name: String,
     file: &'a str,
@@ -287,7 +287,7 @@ pub fn between<'a>(run: &'a Run, component: Option<&str>, from: &str, to: &str) 
         _ if same => elapsed(before.report.and_then(observed), after.report.and_then(observed)),
         _ => None,
     };
-    let full = |named: &Named<'_>| match same {
+    let full = |named: &Entry<'_>| match same {
         true => named.name.clone(),
         false => format!("{}/{}", named.component.name, named.name),
     };
@@ -307,25 +307,46 @@ pub fn between<'a>(run: &'a Run, component: Option<&str>, from: &str, to: &str) 
     })
 }
 
-fn documents<'a>(run: &'a Run, wanted: Option<&str>) -> Vec<Named<'a>> {
+/// A record or a report with its component.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Named<'a> {
+    /// A journal record.
+    Record(&'a Component, &'a Record),
+    /// A report.
+    Report(&'a Component, &'a LoadedReport),
+}
+
+/// One document by its name, as [`between`] takes it.
+///
+/// # Errors
+/// When the name fits none or several of them.
+pub fn named<'a>(run: &'a Run, component: Option<&str>, name: &str) -> Result<Named<'a>, Unmatched> {
+    let documents = documents(run, component);
+    let found = find(&documents, name)?;
+    let nothing = || Unmatched::Nothing { name: name.into(), files: Vec::new() };
+    let report = found.report.map(|report| Named::Report(found.component, report));
+    report.or_else(|| found.record.map(|record| Named::Record(found.component, record))).ok_or_else(nothing)
+}
+
+fn documents<'a>(run: &'a Run, wanted: Option<&str>) -> Vec<Entry<'a>> {
     let mut all = Vec::new();
     for component in run.components.iter().filter(|component| wanted.is_none_or(|name| component.name == name)) {
         let names = names(component);
         for ((at, record), name) in component.records.iter().enumerate().zip(names.records) {
             let (file, values) = (record.file.as_str(), &record.values);
-            all.push(Named { component, name, file, values, at: Some(at), record: Some(record), report: None });
+            all.push(Entry { component, name, file, values, at: Some(at), record: Some(record), report: None });
         }
         for (report, name) in component.reports.iter().zip(names.reports) {
             let (file, values) = (report.file.as_str(), &report.values);
-            all.push(Named { component, name, file, values, at: None, record: None, report: Some(report) });
+            all.push(Entry { component, name, file, values, at: None, record: None, report: Some(report) });
         }
     }
     all
 }
 
-fn find<'n, 'a>(documents: &'n [Named<'a>], wanted: &str) -> Result<&'n Named<'a>, Unmatched> {
+fn find<'n, 'a>(documents: &'n [Entry<'a>], wanted: &str) -> Result<&'n Entry<'a>, Unmatched> {
     let plain = without_ending(wanted);
-    let exact: Vec<&Named<'_>> = documents.iter().filter(|named| without_ending(named.file) == plain).collect();
+    let exact: Vec<&Entry<'_>> = documents.iter().filter(|named| without_ending(named.file) == plain).collect();
     let fits = match exact.is_empty() {
         false => exact,
         true => documents
@@ -336,7 +357,7 @@ fn find<'n, 'a>(documents: &'n [Named<'a>], wanted: &str) -> Result<&'n Named<'a
     match fits.as_slice() {
         [one] => Ok(one),
         several => {
-            let all: Vec<&Named<'_>> = if several.is_empty() { documents.iter().collect() } else { several.to_vec() };
+            let all: Vec<&Entry<'_>> = if several.is_empty() { documents.iter().collect() } else { several.to_vec() };
             let files = all.iter().map(|named| without_ending(named.file).to_string()).collect();
             let name = wanted.into();
             Err(if several.is_empty() { Unmatched::Nothing { name, files } } else { Unmatched::Several { name, files } })

@@ -43,16 +43,21 @@ pub fn select<'a>(run: &'a Run, selection: &Selection) -> Result<Vec<Pair<'a>>, 
         return Err(Error::UnknownComponent { name: name.into(), components });
     }
     if let Some((from, to)) = &selection.between {
-        let pair = delta::between(run, wanted, from, to).map_err(|unmatched| match unmatched {
-            Unmatched::Nothing { name, files } => Error::UnknownDocument { name, files },
-            Unmatched::Several { name, files } => Error::AmbiguousDocument { name, files },
-            Unmatched::Backwards { from, to } => Error::Backwards { from, to },
-        })?;
+        let pair = delta::between(run, wanted, from, to).map_err(unmatched)?;
         return Ok(vec![pair]);
     }
     let mut pairs = delta::pairs(run);
     pairs.retain(|pair| wanted.is_none() || pair.component == wanted);
     Ok(pairs)
+}
+
+/// A name that fits no document, as an error.
+pub(super) fn unmatched(unmatched: Unmatched) -> Error {
+    match unmatched {
+        Unmatched::Nothing { name, files } => Error::UnknownDocument { name, files },
+        Unmatched::Several { name, files } => Error::AmbiguousDocument { name, files },
+        Unmatched::Backwards { from, to } => Error::Backwards { from, to },
+    }
 }
 
 /// Writes the tables of all pairs into a folder.
