@@ -26,7 +26,6 @@ use crate::run::{Component, Run};
 use ddo_schemas::summary::Summary;
 use files::Folder;
 use perfetto::{TraceOptions, TraceStats};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// File name of the trace.

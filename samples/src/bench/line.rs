@@ -75,7 +75,7 @@ impl Machine {
     /// Reads what the system says about itself and about the device.
     pub fn of(driver: &dyn Driver) -> Machine {
         let facts = driver.facts();
-        Machine { driver: facts.driver, device: facts.name, ..Machine::host() }
+        Machine { driver: facts.driver, device: Some(facts.name), ..Machine::host() }
     }
 
     /// Reads what the system says about itself, for measurements without a device.
@@ -92,7 +92,7 @@ impl Machine {
             memory_bytes: field("/proc/meminfo", "MemTotal").and_then(kib).map(|kib| kib * 1024),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_string()),
             driver: "none",
-            device: "none".into(),
+            device: None,
         }
     }
 }
