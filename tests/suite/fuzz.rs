@@ -61,7 +61,8 @@ fn nothing_stops_a_reader() {
         let mut rng = Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(at as u64));
         let alike: Vec<&Vec<u8>> = all.iter().filter(|(other, ..)| other == kind).map(|(.., bytes)| bytes).collect();
         for _ in 0..rounds {
-            let broken = mutate(&mut rng, bytes, alike[rng.usize(0..alike.len())]);
+            let other = alike[rng.usize(0..alike.len())];
+            let broken = mutate(&mut rng, bytes, other);
             // Alone, or in a folder with a good document: what is read together is also judged together.
             let beside = folder[rng.usize(0..folder.len())];
             let documents = [(name.as_str(), broken.as_slice()), (beside.1.as_str(), beside.2.as_slice())];

@@ -50,7 +50,10 @@ pub(crate) fn mutate(rng: &mut Rng, good: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = good.to_vec();
     for _ in 0..rng.usize(1..=8) {
         match rng.u8(0..12) {
-            0..=4 => exchange(rng, &mut bytes, VALUES[rng.usize(0..VALUES.len())].as_bytes()),
+            0..=4 => {
+                let value = VALUES[rng.usize(0..VALUES.len())];
+                exchange(rng, &mut bytes, value.as_bytes());
+            }
             5 => {
                 let (from, to) = token(rng, other);
                 let word = other[from..to].to_vec();
