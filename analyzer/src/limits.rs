@@ -208,3 +208,12 @@ pub const PROFILE_OPERATOR_ROWS: usize = 3;
 
 /// Steps of an allocation scope that get a line each in the profile; longer phases belong into the trace.
 pub const PROFILE_ALLOCATION_STEPS: usize = 200;
+
+/// Most files that are parsed ahead of those that are taken in.
+pub const AHEAD_FILES: usize = 64;
+
+/// Most bytes of them, unless one file alone has more; parsed they take several times as much memory.
+pub const AHEAD_BYTES: u64 = 8 << 20;
+
+/// Most threads that parse; taking in what they found keeps up with four.
+pub const AHEAD_THREADS: usize = 4;

@@ -73,6 +73,9 @@ fn nothing_stops_a_reader() {
             }
         }
     }
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["checkpoint", "manifest", "memory", "operators", "record", "report", "structure"]);
+    assert_eq!(
+        kinds.into_iter().collect::<Vec<_>>(),
+        ["checkpoint", "manifest", "memory", "operators", "record", "report", "structure"]
+    );
     assert!(failed.is_empty(), "{} input(s) failed:\n{}", failed.len(), failed.join("\n"));
 }

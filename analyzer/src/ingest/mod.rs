@@ -4,6 +4,7 @@
 //! that cannot be used is a finding and the rest still loads; files are recognised by content, not by place; the
 //! input is never written to. Only an input without a single usable document is an error.
 
+mod ahead;
 mod diagnostics;
 mod document;
 mod flatten;
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::limits::MAX_TOTAL_JSON_BYTES;
 use crate::run::Run;
 use crate::run::operators::OperatorTrace;
+use ahead::Parsed;
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use document::Document;
@@ -96,26 +98,27 @@ impl Loader {
         let mut at = 0;
         for (folder, entries) in runs::split(entries, &mut self.notes) {
             self.run = Found { folder, ..Found::default() };
-            for entry in &entries {
+            ahead::each(&entries, |entry, parsed| {
                 watch(at, files);
                 tracing::debug!(file = %entry.shown, bytes = entry.bytes, "reading");
-                self.file(entry);
+                self.file(entry, parsed);
                 at += 1;
-            }
+            });
             self.end_run();
         }
     }
 
-    fn file(&mut self, entry: &walk::Entry) {
+    fn file(&mut self, entry: &walk::Entry, parsed: Option<Parsed>) {
         if entry.is_temporary() {
             let text = "was never published; the writer stopped before it was complete";
             self.notes.add(Finding::warning("unpublished_temporary", &entry.shown, text));
             return;
         }
-        match entry.extension() {
-            Some("json") => self.json(entry),
-            Some("gz") if operators::recognise(entry) => self.operators(entry),
-            Some("ndjson") => self.run.memory.read(entry, &mut self.paths, &mut self.notes),
+        match (parsed, entry.extension()) {
+            (Some(Parsed::Trace), _) => self.operators(entry),
+            (Some(Parsed::Document(document)), _) => self.json(entry, document),
+            (None, Some("gz")) if operators::recognise(entry) => self.operators(entry),
+            (None, Some("ndjson")) => self.run.memory.read(entry, &mut self.paths, &mut self.notes),
             _ => self.ignored += 1,
         }
     }
@@ -124,17 +127,13 @@ impl Loader {
         self.run.operators.extend(operators::read(entry, &mut self.notes));
     }
 
-    fn json(&mut self, entry: &walk::Entry) {
-        // Before anything else: a trace may be larger than any other document, and broken in its own ways.
-        if operators::recognise(entry) {
-            return self.operators(entry);
-        }
+    fn json(&mut self, entry: &walk::Entry, document: Result<serde_json::Value, Finding>) {
         self.bytes = self.bytes.saturating_add(entry.bytes);
         if self.bytes > MAX_TOTAL_JSON_BYTES {
             let text = format!("was not read: the files before it reach the limit of {MAX_TOTAL_JSON_BYTES} bytes in all");
             return self.notes.add(Finding::error("input_too_large", &entry.shown, text));
         }
-        let value = match document::read(entry) {
+        let value = match document {
             Ok(value) => value,
             Err(finding) => return self.notes.add(finding),
         };

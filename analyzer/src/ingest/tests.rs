@@ -300,7 +300,7 @@ fn an_input_is_read_up_to_its_limits_in_all() {
     let mut notes = Notes::default();
     let entries = walk::files(&folder.0, &mut notes).expect("a folder");
     let mut loader = Loader { bytes: crate::limits::MAX_TOTAL_JSON_BYTES, ..Loader::default() };
-    loader.file(&entries[0]);
+    loader.file(&entries[0], super::ahead::parse(&entries[0]));
     let findings = loader.notes.finish();
     assert_eq!(findings.iter().map(|finding| finding.code.as_str()).collect::<Vec<_>>(), ["input_too_large"]);
 }
