@@ -14,8 +14,7 @@ use crate::plan::checkpoint::{
 /// Where an accepted tensor lies outside its file.
 pub fn checkpoint(bytes: &[u8]) -> Result<(), String> {
     let header = header_of(bytes);
-    let data_bytes = header.as_ref().ok().and(data_bytes(bytes)).unwrap_or(0);
-    if let Ok(reading) = &header {
+    if let (Ok(reading), Some(data_bytes)) = (&header, data_bytes(bytes)) {
         let outside =
             reading.tensors.iter().find(|(_, tensor)| tensor.range.start > tensor.range.end || tensor.range.end > data_bytes);
         if let Some((name, tensor)) = outside {

@@ -48,7 +48,18 @@ fn a_recorded_run_becomes_a_trace_and_a_summary() {
     let written = files(&results);
     let part = "run=journal/rank=0/part-0.parquet";
     let (tidy, wide) = (format!("dataset/tidy/{part}"), format!("dataset/wide/{part}"));
-    let wanted = ["check.json", &*tidy, &*wide, "deltas.csv", "deltas.json", "deltas.md", "plots/memory.svg", "reconciliation.json", "run.perfetto-trace", "summary.json"];
+    let wanted = [
+        "check.json",
+        &*tidy,
+        &*wide,
+        "deltas.csv",
+        "deltas.json",
+        "deltas.md",
+        "plots/memory.svg",
+        "reconciliation.json",
+        "run.perfetto-trace",
+        "summary.json",
+    ];
     assert_eq!(written.keys().collect::<Vec<_>>(), wanted.map(Path::new));
     assert_eq!(json(&results.join("check.json"))["ok"], true);
     assert!(json(&results.join("reconciliation.json"))["headline"].is_object());

@@ -1,3 +1,5 @@
+//! Profiles of made-up reports: what a line says where a value is missing, null, zero or not to be used.
+
 use super::*;
 use crate::run::{AllocationDiagnostics, AllocationStep, OperatorDiagnostics, OperatorRow, OperatorSample, Scalar, Values};
 use serde_json::json;
