@@ -186,7 +186,7 @@ fn is_declared(path: &str) -> bool {
             },
         };
         if let Some(row) = catalogue::find(rest) {
-            return row.field.unit != Unit::Structure || rest == "manifest_end.findings";
+            return row.field.unit != Unit::Structure || rest.trim_end_matches("[]") == "manifest_end.findings";
         }
     }
 }
