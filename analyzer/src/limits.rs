@@ -123,3 +123,11 @@ pub const MAX_LISTED_NAMES: usize = 8;
 
 /// Longest word of an input in a cell of a table for people, in characters.
 pub const MAX_CELL_CHARS: usize = 40;
+/// Most runs of both sides together for which the rank test is exact; above it the normal approximation is as good.
+pub const MAX_EXACT_RUNS: usize = 60;
+
+/// Most gates of one file; nobody owns more.
+pub const MAX_GATES: usize = 1_000;
+
+/// Largest threshold of a gate, in percent: a gate that lets a run take ten times as long gates nothing.
+pub const MAX_THRESHOLD_PERCENT: f64 = 900.0;

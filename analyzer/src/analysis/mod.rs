@@ -7,6 +7,7 @@ pub mod alignment;
 pub mod bound;
 pub mod delta;
 pub mod estimate;
+pub mod diff;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;
