@@ -5,6 +5,7 @@
 //! same name (`./trace` is the folder).
 
 mod delta;
+mod diff;
 mod export;
 
 use crate::analysis;
@@ -49,6 +50,8 @@ enum Command {
     Trace(Analyze),
     /// Show what changed between records, from first to last, and between reports.
     Delta(delta::Delta),
+    /// Compare two sets of runs: slower, bigger or less safe?
+    Diff(diff::Diff),
     /// Write the delta tables as a Parquet dataset and as CSV.
     Export(export::Export),
     /// Say what a field means.
@@ -114,6 +117,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
         None => all(&cli.analyze, out),
         Some(Command::Trace(arguments)) => trace(&arguments, out),
         Some(Command::Delta(arguments)) => delta::run(&arguments, out),
+        Some(Command::Diff(arguments)) => diff::run(&arguments, out),
         Some(Command::Export(arguments)) => export::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain_fields(&arguments, out),
         Some(Command::BenchEncode { slices }) => bench_encode(slices, out),

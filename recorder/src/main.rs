@@ -8,7 +8,10 @@ use ddo_recorder::wrap::{self, child::EXIT_RECORDER};
 fn main() {
     start_logging();
     let code = match cli::Cli::try_parse() {
-        Ok(cli) => wrap::run(cli.into()),
+        Ok(cli) => match cli.series() {
+            Some(series) => wrap::repeat::series(&cli.into(), &series),
+            None => wrap::run(cli.into()),
+        },
         Err(error) => {
             // The reader of help may be gone.
             error.print().ok();

@@ -6,8 +6,8 @@
 pub mod alignment;
 pub mod bound;
 pub mod delta;
-pub mod estimate;
 pub mod diff;
+pub mod estimate;
 pub mod floor;
 pub mod lookahead;
 pub mod memory;

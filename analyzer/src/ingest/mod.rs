@@ -7,6 +7,7 @@
 mod diagnostics;
 mod document;
 mod flatten;
+mod folders;
 mod group;
 mod notes;
 mod record;
@@ -23,6 +24,7 @@ use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
 use document::Document;
 use flatten::Paths;
+pub use folders::runs_in;
 use group::Groups;
 use notes::Notes;
 use std::path::Path;

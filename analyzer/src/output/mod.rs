@@ -3,6 +3,7 @@
 //! It may use `analysis` and `run`, besides `limits` and `error`. Invariants: the same input gives the same bytes; files appear whole or not at all;
 //! nothing is written inside the input or the journal around it.
 
+pub mod ci;
 pub mod dataset;
 pub mod delta;
 pub mod explain;

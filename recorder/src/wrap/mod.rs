@@ -11,6 +11,7 @@
 //! | [`signals`] | who gets a signal? |
 //! | [`memory`] | how much memory does the command use? |
 //! | [`run`](mod@run) | in which order? |
+//! | [`repeat`] | how do several runs come to be comparable? |
 //! | [`say`], [`error`] | what do people see? |
 //!
 //! Invariants:
@@ -26,6 +27,7 @@ pub mod error;
 pub mod folder;
 pub mod manifest;
 pub mod memory;
+pub mod repeat;
 pub mod request;
 pub mod run;
 pub mod say;

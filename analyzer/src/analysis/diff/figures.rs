@@ -1,17 +1,18 @@
 //! The numbers of one run: "What is there to compare?"
 //!
 //! Uses `run`, the deltas and the catalogue. Invariants: a run gives one number a path; counters are the difference
-//! between the first and the last record, never a lifetime total where records exist; what a run does not have is not in the map;
+//! between the first and the last record, never a lifetime total where records exist; levels are those at the end; what a run does not have is not in the map;
 //! units are named, never numbered; nothing of a failed phase or an incomplete timeline is a number.
 
 use super::classes::{self, Class};
 use crate::analysis::delta::{Delta, subtract};
 use crate::analysis::{overlap, windows};
 use crate::run::{Component, LoadedReport, Run, Scalar, Timeline, Values};
-use ddo_schemas::field::{Condition, Kind};
+use ddo_schemas::field::{Condition, Gate, Kind};
+use ddo_schemas::scalar::JsonScalar;
 use ddo_schemas::timeline::SampleKind;
 use ddo_schemas::{Seconds, Unit, catalogue};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Mean time of a step after the first, on the stream's clock.
 pub const STEADY_STEP: &str = "runtime.execution_timing.steady_state_seconds_per_step";
@@ -48,12 +49,11 @@ impl Number {
         }
     }
 
-    /// The number in JSON; a string where a browser would round it.
-    pub fn json(self) -> serde_json::Value {
+    /// The number as it is written.
+    pub fn json(self) -> JsonScalar {
         match self {
-            Number::Whole(value) if value > 1 << 53 => value.to_string().into(),
             Number::Whole(value) => value.into(),
-            Number::Fraction(value) => value.into(),
+            Number::Fraction(value) => JsonScalar::Real(value),
         }
     }
 }
@@ -103,13 +103,13 @@ fn of_component(component: &Component, out: &mut Figures) {
         planned(&report.values, out);
     }
     host_step(component, out);
-    let (first, last) = (component.records.first(), component.records.last());
+    let (first, last) = (component.records.first(), component.records.last().map(|record| &record.values));
+    let end = report.filter(|report| report.has_counters()).map(|report| &report.values);
     match (first, last) {
-        (Some(first), Some(last)) if component.records.len() > 1 => counted(Some(&first.values), &last.values, out),
+        (Some(first), Some(last)) if component.records.len() > 1 => counted(Some(&first.values), last, end.unwrap_or(last), out),
         (_, last) => {
-            let values = report.filter(|report| report.has_counters()).map(|report| &report.values);
-            if let Some(values) = values.or(last.map(|record| &record.values)) {
-                counted(None, values, out);
+            if let Some(values) = end.or(last) {
+                counted(None, values, values, out);
             }
         }
     }
@@ -187,23 +187,30 @@ fn host_step(component: &Component, out: &mut Figures) {
     }
 }
 
-/// Counters as differences, everything else as the later level.
-fn counted(before: Option<&Values>, after: &Values, out: &mut Figures) {
-    for (path, value) in after.iter().filter(|(path, _)| path.starts_with("runtime.vmm.")) {
-        let Some(row) = catalogue::find(path) else { continue };
-        let value = match (row.field.kind, before) {
+/// Counters as differences, everything else as the level at the end. Failures count to the end, too: one that came
+/// after the last record is none the less one.
+fn counted(before: Option<&Values>, last: &Values, end: &Values, out: &mut Figures) {
+    let paths: BTreeSet<&str> = last.keys().chain(end.keys()).map(|path| &**path).collect();
+    for path in paths.into_iter().filter(|path| path.starts_with("runtime.vmm.")) {
+        let Some(field) = catalogue::find(path).map(|row| row.field) else { continue };
+        let to_the_end = field.kind != Kind::Counter || matches!(field.gate, Gate::MustBeZero | Gate::NoIncrease);
+        let after = match to_the_end {
+            true => end.get(path).or_else(|| last.get(path)),
+            false => last.get(path),
+        };
+        let value = match (field.kind, before) {
             (Kind::Identity | Kind::Version | Kind::Structure, _) => None,
-            (Kind::Counter, Some(before)) => match subtract(before.get(path), Some(value)) {
+            (Kind::Counter, Some(before)) => match subtract(before.get(path), after) {
                 Delta::Whole(difference) => Some(Number::Whole(difference)),
                 Delta::Fraction(difference) => Some(Number::Fraction(difference)),
                 Delta::Reset | Delta::Unavailable => None,
             },
-            _ => number(value),
+            _ => after.and_then(number),
         };
-        let says_nothing = match row.field.meaningful_if {
+        let says_nothing = match field.meaningful_if {
             Condition::Always => false,
             Condition::NonZero => value.is_some_and(|value| value.as_f64() == 0.0),
-            Condition::SiblingNonZero(name) => !sibling_counts(after, path, name),
+            Condition::SiblingNonZero(name) => !sibling_counts(if to_the_end { end } else { last }, path, name),
         };
         if let Some(value) = value.filter(|_| !says_nothing) {
             add(out, path, value, 0.0);

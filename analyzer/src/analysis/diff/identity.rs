@@ -33,6 +33,11 @@ pub fn of(run: &Run) -> Identity {
                 leaves(&format!("machine.{key}"), value, &mut facts);
             }
         }
+        // How many devices, not which: another index of the same device is harmless.
+        if let Some(devices) = manifest.environment.get("CUDA_VISIBLE_DEVICES") {
+            let count = devices.split(',').filter(|device| !device.trim().is_empty()).count();
+            facts.insert("visible_devices".into(), count.to_string());
+        }
         for (key, value) in &manifest.labels {
             facts.insert(format!("labels.{key}"), value.clone());
         }
@@ -66,6 +71,14 @@ fn of_component(component: &Component, prefix: &str, facts: &mut Identity) {
     if let Some(steps) = timed.or((recorded > 0).then_some(recorded)) {
         facts.insert(format!("{prefix}steps"), steps.to_string());
     }
+    // Differences and levels are comparable only between the same records and the same report.
+    if let (Some(first), Some(last)) = (component.records.first(), component.records.last()) {
+        let step = |step: Option<u64>| step.map_or_else(|| "before the first step".into(), |step| format!("step {step}"));
+        facts.insert(format!("{prefix}journal.records"), format!("{} to {}", step(first.step), step(last.step)));
+    }
+    if let Some(report) = report {
+        facts.insert(format!("{prefix}report"), crate::run::shorten(report.short_name()));
+    }
 }
 
 /// Why a run cannot be compared with any other; empty for a sound one.
@@ -98,6 +111,9 @@ pub fn unsound(run: &Run) -> Vec<(String, String)> {
                 reasons.push(("benchmark_eligible".into(), text));
             }
         }
+        if report.is_diagnostic() && !reasons.iter().any(|(field, _)| field == "benchmark_eligible") {
+            reasons.push(("benchmark_eligible".into(), format!("{} says that it is no benchmark", report.file)));
+        }
     }
     reasons
 }
@@ -107,10 +123,10 @@ fn leaves(path: &str, value: &Value, out: &mut Identity) {
         Value::Null => {}
         Value::Object(map) => map.iter().for_each(|(key, inner)| leaves(&format!("{path}.{key}"), inner, out)),
         Value::String(text) => {
-            out.insert(path.into(), crate::run::shorten(text));
+            out.insert(path.into(), text.clone());
         }
         other => {
-            out.insert(path.into(), crate::run::shorten(&other.to_string()));
+            out.insert(path.into(), other.to_string());
         }
     }
 }

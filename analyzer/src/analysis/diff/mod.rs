@@ -3,14 +3,18 @@
 //! Uses `run`, the other analyses and the catalogue. Invariants: nothing is compared that is not the same experiment; the unit of replication is a
 //! run; missing is never zero; every answer says what it rests on.
 
+mod calibrate;
 pub mod classes;
+mod confirm;
 pub mod figures;
 pub mod gates;
 pub mod identity;
 mod judge;
 pub mod statistics;
 
-pub use classes::Class;
+pub use calibrate::{BadCalibration, Calibration, calibrate};
+pub use classes::{Better, Class};
+pub use confirm::{confirm, to_confirm};
 pub use figures::{Figure, Figures, Number};
 pub use gates::{BadGates, Gates, Rule, Setting};
 pub use identity::Identity;
@@ -44,6 +48,8 @@ pub struct Side {
     pub name: String,
     /// When it started, as text that sorts by time; `None` without a manifest.
     pub started: Option<String>,
+    /// Its number among the processes of one job, where it says so.
+    pub rank: Option<u64>,
     /// What must be equal.
     pub identity: Identity,
     /// Why it cannot be compared with any other: field and reason.
@@ -53,15 +59,41 @@ pub struct Side {
 }
 
 impl Side {
-    /// Reduces a run.
+    /// Reduces a run; the runs of one job, such as its ranks, are one side together.
     pub fn of(run: &Run) -> Side {
-        Side {
-            name: run.name.clone(),
+        let one = |run: &Run| Side {
+            name: crate::run::shorten(&run.name),
             started: run.manifest.as_ref().map(|manifest| manifest.clocks.wall_utc.clone()),
+            rank: run.rank().rank,
             identity: identity::of(run),
             unsound: identity::unsound(run),
             figures: figures::of(run),
+        };
+        match run.others.is_empty() {
+            true => one(run),
+            false => Side::of_job(&crate::run::shorten(&run.name), run.all().map(one).collect()),
         }
+    }
+
+    /// The ranks of one job as one run: every path begins with the rank.
+    pub fn of_job(name: &str, mut ranks: Vec<Side>) -> Side {
+        ranks.sort_by_key(|side| side.rank.unwrap_or(u64::MAX));
+        let mut job =
+            Side { name: name.into(), started: ranks.iter().map(|side| side.started.clone()).min().flatten(), ..Side::default() };
+        job.identity.insert("ranks".into(), ranks.len().to_string());
+        for side in ranks {
+            let prefix = side.rank.map_or_else(|| side.name.clone(), |rank| format!("rank-{rank}"));
+            job.unsound.extend(side.unsound.into_iter().map(|(field, reason)| (field, format!("{}: {reason}", side.name))));
+            job.identity.extend(side.identity.into_iter().map(|(field, value)| (format!("{prefix}/{field}"), value)));
+            job.figures.extend(side.figures.into_iter().map(|(path, figure)| (format!("{prefix}/{path}"), figure)));
+        }
+        job
+    }
+
+    /// True for runs that are all different ranks of one job.
+    pub fn are_one_job(sides: &[Side]) -> bool {
+        let ranks: BTreeSet<u64> = sides.iter().filter_map(|side| side.rank).collect();
+        sides.len() > 1 && ranks.len() == sides.len()
     }
 }
 
@@ -72,8 +104,6 @@ pub struct DiffOptions {
     pub gates: Gates,
     /// Fields that may differ; every output then says that the runs are not comparable.
     pub allow: BTreeSet<String>,
-    /// Thresholds by metric from runs of one state; replaces [`THRESHOLD`] where it has the metric.
-    pub calibration: BTreeMap<String, f64>,
     /// Metrics to judge; all where it is `None`. Used to confirm a regression on fresh runs.
     pub only: Option<BTreeSet<String>>,
 }
@@ -150,6 +180,10 @@ pub struct Comparison {
     pub candidate: Vec<String>,
     /// True where the runs of both sides alternate in time.
     pub interleaved: bool,
+    /// Runs that were left out, with the reason.
+    pub left_out: Vec<String>,
+    /// Whether a second batch showed a regression again; `None` without one.
+    pub confirmed: Option<bool>,
     /// The numbers: regressions first, then what cannot be judged, then the others.
     pub metrics: Vec<Metric>,
 }
@@ -165,6 +199,8 @@ pub fn compare(base: &[Side], candidate: &[Side], options: &DiffOptions) -> Comp
         candidate: candidate.iter().map(|side| side.name.clone()).collect(),
         interleaved: interleaved(base, candidate),
         differences,
+        left_out: Vec::new(),
+        confirmed: None,
         metrics: Vec::new(),
     };
     let refused: Vec<String> =
@@ -187,6 +223,7 @@ fn differences(base: &[Side], candidate: &[Side], allow: &BTreeSet<String>) -> V
         }
         let Some(first) = base.first() else { continue };
         for (field, one, other) in identity::differences(&first.identity, &side.identity) {
+            let (one, other) = (crate::run::shorten(one), crate::run::shorten(other));
             found.entry(field.to_string()).or_insert_with(|| format!("{one} in {}, {other} in {}", first.name, side.name));
         }
     }
@@ -217,8 +254,7 @@ fn judge_all(base: &[Side], candidate: &[Side], options: &DiffOptions, interleav
     let mut paths: BTreeSet<&str> =
         base.iter().chain(candidate).flat_map(|side| side.figures.keys()).map(String::as_str).collect();
     // A gate names a metric that no run has: shown as missing, never passed over.
-    let plain = |path: &str| path.split_once('/').map_or(path, |(_, plain)| plain).to_string();
-    let known: BTreeSet<String> = paths.iter().flat_map(|path| [path.to_string(), plain(path)]).collect();
+    let known: BTreeSet<&str> = paths.iter().flat_map(|path| [*path, classes::plain(path)]).collect();
     paths.extend(options.gates.gates.keys().map(String::as_str).filter(|path| !known.contains(*path)));
     if let Some(only) = &options.only {
         paths.retain(|path| only.contains(*path));
@@ -228,18 +264,18 @@ fn judge_all(base: &[Side], candidate: &[Side], options: &DiffOptions, interleav
     for path in paths {
         let any = base.iter().chain(candidate).find_map(|side| side.figures.get(path));
         let (class, unit) = any.map_or((Class::Informative, ddo_schemas::Unit::Structure), |figure| (figure.class, figure.unit));
-        let threshold = options.calibration.get(path).copied().unwrap_or(default);
-        let mut setting = options.gates.setting(path, class, unit, threshold);
+        let mut setting = options.gates.setting(path, class, unit, default);
         let resolution = any.map_or(0.0, |figure| figure.resolution);
         setting.floor = setting.floor.max(2.0 * resolution);
-        let metric = Metric::new(path, get(base, path), get(candidate, path), &setting);
+        let mut metric = Metric::new(path, get(base, path), get(candidate, path), &setting);
         let chances = metric.chances();
         judged.push((metric, setting, chances));
     }
     adjust(&mut judged);
     let metrics = judged.iter().filter(|(metric, setting, _)| metric.gated && setting.rule == Rule::Statistical).count();
     let level = options.gates.level.unwrap_or(LEVEL);
-    let needed = statistics::runs_needed(level, metrics).unwrap_or(crate::limits::MAX_EXACT_RUNS);
+    let fewest = statistics::runs_needed(level, metrics).unwrap_or(crate::limits::MAX_EXACT_RUNS);
+    let needed = fewest.max(RUNS_FOR_THE_TEST);
     let power = Power { level, metrics, needed };
     let mut metrics: Vec<Metric> = judged
         .into_iter()
@@ -248,8 +284,13 @@ fn judge_all(base: &[Side], candidate: &[Side], options: &DiffOptions, interleav
             metric
         })
         .collect();
-    metrics.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| size(b).total_cmp(&size(a))).then_with(|| a.path.cmp(&b.path)));
+    metrics.sort_by(order);
     metrics
+}
+
+/// The order of the table, the size of the change and then the path where places are equal.
+fn order(a: &Metric, b: &Metric) -> std::cmp::Ordering {
+    place(a).cmp(&place(b)).then_with(|| size(b).total_cmp(&size(a))).then_with(|| a.path.cmp(&b.path))
 }
 
 /// Adjusts the chances of all gated times and sizes together; each direction is a family of its own.
@@ -264,42 +305,59 @@ fn adjust(judged: &mut [(Metric, Setting, Chances)]) {
 }
 
 /// Order of the table: gated regressions by class and list, then what cannot be judged, then the rest.
-fn place(metric: &Metric) -> (bool, Word, Class, usize) {
-    let plain = metric.path.split_once('/').map_or(metric.path.as_str(), |(_, plain)| plain);
+fn place(metric: &Metric) -> (bool, bool, Word, Class, usize) {
+    let plain = classes::plain(&metric.path);
     let listed = classes::GATED_BY_DEFAULT.iter().position(|path| *path == plain).unwrap_or(usize::MAX);
-    (!metric.gated, metric.verdict, metric.class, listed)
+    // What starts from zero is as bad as what grew: the class decides.
+    let word = if metric.verdict == Word::New { Word::Regression } else { metric.verdict };
+    (!metric.gated, !metric.verdict.is_worse(), word, metric.class, listed)
 }
 
 fn size(metric: &Metric) -> f64 {
     metric.change_percent.map_or(0.0, f64::abs)
 }
 
-fn conclude(comparison: &mut Comparison, same: bool) {
-    let gated = |word: Word| comparison.metrics.iter().filter(move |metric| metric.gated && metric.verdict == word);
-    let words = |metric: &Metric| match (metric.change_percent, metric.reason.is_empty()) {
+/// What a metric says in one line.
+fn line(metric: &Metric) -> String {
+    match (metric.change_percent, metric.reason.is_empty()) {
         (Some(percent), true) => format!("{} {percent:+.1} %", metric.path),
         (Some(percent), false) => format!("{} {percent:+.1} %: {}", metric.path, metric.reason),
         (None, _) => format!("{}: {}", metric.path, metric.reason),
-    };
-    let new_is_worse = gated(Word::New).next().is_some();
-    let verdict = if gated(Word::Regression).next().is_some() || new_is_worse {
+    }
+}
+
+/// The answer and its reasons, from the metrics.
+fn conclude(comparison: &mut Comparison, same: bool) {
+    let gated = |of: fn(Word) -> bool| comparison.metrics.iter().filter(move |metric| metric.gated && of(metric.verdict));
+    let worse = |word: Word| word.is_worse();
+    let open = |word: Word| matches!(word, Word::Inconclusive | Word::Missing);
+    let better = |word: Word| word == Word::Improved;
+    let none = !comparison.metrics.iter().any(|metric| metric.gated);
+    let verdict = if gated(worse).next().is_some() {
         Verdict::Regression
-    } else if gated(Word::Inconclusive).next().is_some() {
+    } else if none || gated(open).next().is_some() {
         Verdict::Inconclusive
-    } else if gated(Word::Improved).next().is_some() {
+    } else if gated(better).next().is_some() {
         Verdict::Improved
     } else {
         Verdict::Same
     };
-    let mut reasons: Vec<String> = [Word::Regression, Word::New, Word::Inconclusive, Word::Improved]
-        .into_iter()
-        .flat_map(|word| gated(word).map(words).collect::<Vec<_>>())
-        .collect();
+    let mut reasons: Vec<String> = [worse, open, better].into_iter().flat_map(|of| gated(of).map(line)).collect();
+    if none {
+        reasons.push("no number that the runs have is gated, so nothing could have failed".into());
+    }
     if same {
         reasons.insert(0, "both sides are the same runs".into());
+    }
+    let timed = |metric: &Metric| metric.gated && metric.class == Class::Time;
+    if !none && !comparison.metrics.iter().any(timed) {
+        reasons.push("no time is gated: the runs have neither step times nor two journal records".into());
     }
     for difference in &comparison.differences {
         reasons.push(format!("not comparable, allowed: {}: {}", difference.field, difference.text));
     }
     (comparison.verdict, comparison.reasons) = (verdict, reasons);
 }
+
+#[cfg(test)]
+mod tests;

@@ -124,7 +124,8 @@ pub fn ratio(base: &[f64], candidate: &[f64], confidence: f64) -> Option<Effect>
         return None;
     }
     let mut ratios: Vec<f64> = candidate.iter().flat_map(|after| base.iter().map(move |before| after / before)).collect();
-    if ratios.iter().any(|ratio| !ratio.is_finite()) {
+    // Neither too large nor too small for a float, so that exchanged sides give the inverse or nothing.
+    if ratios.iter().any(|ratio| !(1e-300..=1e300).contains(ratio)) {
         return None;
     }
     ratios.sort_by(f64::total_cmp);
@@ -218,4 +219,112 @@ pub fn median(values: &[f64]) -> Option<f64> {
         return Some(upper);
     }
     Some(f64::midpoint(*sorted.get(half.checked_sub(1)?)?, upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The chance by looking at every way to choose the candidate's values.
+    fn enumerated(base: &[f64], candidate: &[f64]) -> f64 {
+        let all: Vec<f64> = base.iter().chain(candidate).copied().collect();
+        let above = |chosen: &[f64], rest: &[f64]| -> f64 {
+            let pairs = chosen.iter().flat_map(|a| rest.iter().map(move |b| (a, b)));
+            pairs
+                .map(|(a, b)| {
+                    if a > b {
+                        1.0
+                    } else if a == b {
+                        0.5
+                    } else {
+                        0.0
+                    }
+                })
+                .sum()
+        };
+        let seen = above(candidate, base);
+        let (mut extreme, mut ways) = (0.0, 0.0);
+        for mask in 0_u32..1 << all.len() {
+            if mask.count_ones() as usize != candidate.len() {
+                continue;
+            }
+            let (mut chosen, mut rest) = (Vec::new(), Vec::new());
+            for (at, value) in all.iter().enumerate() {
+                if mask >> at & 1 == 1 { chosen.push(*value) } else { rest.push(*value) }
+            }
+            ways += 1.0;
+            extreme += f64::from(u8::from(above(&chosen, &rest) >= seen));
+        }
+        extreme / ways
+    }
+
+    #[test]
+    fn the_chance_is_that_of_every_possible_split() {
+        let cases: [(&[f64], &[f64]); 6] = [
+            (&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]),
+            (&[1.0, 4.0, 6.0, 7.0], &[2.0, 3.0, 5.0, 8.0, 9.0]),
+            (&[1.0, 1.0, 2.0, 2.0], &[1.0, 2.0, 2.0, 3.0]),
+            (&[5.0, 5.0, 5.0], &[5.0, 5.0, 5.0]),
+            (&[3.0], &[1.0, 2.0]),
+            (&[0.1, 0.2, 0.2, 0.3, 0.9, 0.4], &[0.2, 0.5, 0.5, 0.9, 1.0]),
+        ];
+        for (base, candidate) in cases {
+            for (base, candidate) in [(base, candidate), (candidate, base)] {
+                let p = larger(base, candidate).expect("finite");
+                assert!((p - enumerated(base, candidate)).abs() < 1e-12, "{base:?} {candidate:?}: {p}");
+            }
+        }
+        assert_eq!(larger(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), Some(1.0 / 252.0));
+    }
+
+    #[test]
+    fn what_is_not_finite_or_empty_has_no_chance_and_no_ratio() {
+        for (base, candidate) in [(&[][..], &[1.0][..]), (&[1.0], &[]), (&[f64::NAN], &[1.0]), (&[1.0], &[f64::INFINITY])] {
+            assert_eq!(larger(base, candidate), None);
+            assert_eq!(ratio(base, candidate, 0.95), None);
+        }
+        assert_eq!(ratio(&[0.0, 1.0], &[1.0], 0.95), None, "zero has no ratio");
+        assert_eq!(ratio(&[1e-300], &[1e300], 0.95), None, "out of range");
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn the_approximation_meets_the_exact_chance() {
+        let base: Vec<f64> = (0..30).map(|at| f64::from(at) * 1.7 % 11.0).collect();
+        let candidate: Vec<f64> = (0..30).map(|at| f64::from(at) * 2.3 % 11.0 + 1.0).collect();
+        let exact = larger(&base, &candidate).expect("finite");
+        let (sum, ranks) = doubled_ranks(&base, &candidate);
+        let close = normal_tail(sum, &ranks, candidate.len());
+        assert_eq!(ranks.len(), MAX_EXACT_RUNS);
+        assert!((exact - close).abs() < 0.005, "{exact} {close}");
+    }
+
+    #[test]
+    fn the_ratio_is_the_middle_of_all_ratios_and_swaps_into_its_inverse() {
+        let (base, candidate) = ([1.0, 1.1, 0.9, 1.05, 0.95], [1.3, 1.25, 1.35, 1.2, 1.28]);
+        let there = ratio(&base, &candidate, 0.95).expect("above zero");
+        let back = ratio(&candidate, &base, 0.95).expect("above zero");
+        assert!((there.ratio * back.ratio - 1.0).abs() < 1e-12);
+        let (low, high) = (there.low.expect("five runs"), there.high.expect("five runs"));
+        assert!(low < there.ratio && there.ratio < high && low > 1.0, "{there:?}");
+        assert!((back.low.expect("five") * high - 1.0).abs() < 1e-12);
+        assert_eq!(ratio(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0], 0.95).expect("above zero").low, None, "three runs give no interval");
+    }
+
+    #[test]
+    fn the_fewest_runs_grow_with_the_metrics() {
+        let needed: Vec<_> = [1, 3, 5, 12].into_iter().map(|metrics| runs_needed(0.05, metrics)).collect();
+        assert_eq!(needed, [Some(3), Some(4), Some(5), Some(5)]);
+        assert_eq!(smallest_p(5, 5), 1.0 / 252.0);
+        assert_eq!(runs_needed(1e-300, 1), None);
+    }
+
+    #[test]
+    fn adjusting_keeps_the_order_and_the_largest() {
+        let adjusted = adjusted(&[0.01, 0.04, 0.03, 0.005]);
+        let wanted = [0.02, 0.04, 0.04, 0.02];
+        assert!(adjusted.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() < 1e-12), "{adjusted:?}");
+        assert_eq!(super::adjusted(&[]), [0.0; 0]);
+        assert_eq!(super::adjusted(&[0.7]), [0.7]);
+    }
 }
