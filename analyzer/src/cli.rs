@@ -35,7 +35,8 @@ const EXIT_DATA_QUALITY: u8 = 5;
     subcommand_negates_reqs = true
 )]
 #[command(after_help = "A subcommand's word wins over a folder of that name; write ./trace for the folder.\n\
-    Exit codes: 0 fine, findings included; 2 usage, I/O or nothing usable; 5 findings, with --strict.\n\
+    Exit codes: 0 fine, findings included; 2 usage, I/O or nothing usable; 5 findings, with --strict;\n\
+    diff has 1, 3 and 4 for itself.\n\
     DDO_LOG=debug logs to standard error.")]
 struct Cli {
     #[command(subcommand)]

@@ -28,6 +28,8 @@ fn metric<'a>(verdict: &'a Value, path: &str) -> &'a Value {
 
 /// What a copy of the recorded journal differs in: the file's name and its document.
 type Change<'a> = &'a dyn Fn(&str, &mut Value);
+/// The same, kept.
+type OwnedChange = Box<dyn Fn(&str, &mut Value)>;
 
 /// A copy of the recorded journal, started at some minute.
 fn journal(at: &Scratch, name: &str, minute: usize, change: Change<'_>) {
@@ -146,7 +148,7 @@ fn what_is_not_one_experiment_is_refused_by_name() {
             }
         }
     };
-    let cases: [(&str, Box<dyn Fn(&str, &mut Value)>); 7] = [
+    let cases: [(&str, OwnedChange); 7] = [
         ("memory_monitor", Box::new(set("manifest.json", "/memory_monitor", "full".into()))),
         ("settings.native_timeline", Box::new(set("manifest.json", "/settings/native_timeline", false.into()))),
         ("configuration.residency_mode", Box::new(set("reports/final.json", "/configuration/residency_mode", "parts".into()))),
@@ -342,7 +344,9 @@ fn recorded_runs_of_other_settings_are_refused() {
 }
 
 fn schema(file: &str) -> jsonschema::Validator {
-    let schema: Value = serde_json::from_slice(&std::fs::read(file).expect(file)).expect("JSON");
+    // The standard's schema has a stray bracket in the pattern of two language tags, which a strict reader of patterns refuses.
+    let text = std::fs::read_to_string(file).expect(file).replace("{2}]?$", "{2}$");
+    let schema: Value = serde_json::from_str(&text).expect("JSON");
     jsonschema::validator_for(&schema).expect("a schema")
 }
 

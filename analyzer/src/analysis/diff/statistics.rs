@@ -101,7 +101,8 @@ fn upper_normal(z: f64) -> f64 {
 
 /// The smallest p that so many runs can give.
 pub fn smallest_p(base: usize, candidate: usize) -> f64 {
-    (0..candidate).fold(1.0, |p, at| p * (at + 1) as f64 / (base + at + 1) as f64)
+    // The number of ways to choose the candidate's runs, each step a whole number.
+    1.0 / (0..candidate).fold(1.0, |ways, at| ways * (base + at + 1) as f64 / (at + 1) as f64)
 }
 
 /// The fewest runs a side with which a single one of `metrics` metrics can be significant at `level`.
