@@ -11,6 +11,7 @@ use super::request::Request;
 use super::signals::{self, Signals};
 use super::{folder, run, say, words};
 use crate::limits::MAX_REPEATS;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,9 @@ pub struct Series {
     /// The base's command as one word; the request's command is the candidate then.
     pub base: Option<OsString>,
 }
+
+/// Signals that end a series after the current run.
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 /// One run of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +80,8 @@ fn run_all(request: &Request, series: &Series, root: &Path, base: Option<&[OsStr
             say::line(&format!("the series ends after {} of {} runs: exit code {code} in {shown}", done + 1, places.len()));
             return code;
         }
-        if let Some(signal) = signals.already() {
+        // Other signals are news for the command, not a wish to stop.
+        if let Some(signal) = signals.already().filter(|signal| ENDING.contains(signal)) {
             say::line(&format!("the series ends after {} of {} runs: {}", done + 1, places.len(), signals::name(signal)));
             return EXIT_SIGNAL + signal;
         }

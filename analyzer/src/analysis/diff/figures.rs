@@ -86,8 +86,13 @@ pub fn of(run: &Run) -> Figures {
     }
     if let Some(seal) = &run.seal {
         add(&mut all, DURATION, Number::Fraction(seal.duration_seconds.0), 0.0);
-        if let Some(peak) = crate::analysis::memory::peak_rss(run) {
-            add(&mut all, PEAK_MEMORY, Number::Whole(peak), 0.0);
+        // Every peak that the seal has, by the name of what was read.
+        let seal = serde_json::to_value(seal).unwrap_or_default();
+        for (key, value) in seal.as_object().into_iter().flatten().filter(|(key, _)| key.starts_with("peak_")) {
+            let whole = value.as_u64().map(Number::Whole);
+            if let Some(value) = whole.or_else(|| value.as_f64().map(Number::Fraction)) {
+                add(&mut all, &format!("manifest_end.{key}"), value, 0.0);
+            }
         }
     }
     all

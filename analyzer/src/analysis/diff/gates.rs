@@ -216,7 +216,7 @@ fn is_metric(path: &str) -> bool {
 /// True where the path belongs to what is collected from a run.
 fn of_a_run(path: &str) -> bool {
     let parts = ["runtime.vmm.", "runtime.execution_timing.", "runtime.state.planner_decisions.", "runtime.native_timeline."];
-    parts.iter().any(|part| path.starts_with(part)) || path == super::figures::PEAK_MEMORY
+    parts.iter().any(|part| path.starts_with(part)) || path.starts_with("manifest_end.peak_")
 }
 
 #[cfg(test)]

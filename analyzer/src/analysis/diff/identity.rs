@@ -27,11 +27,19 @@ pub fn of(run: &Run) -> Identity {
         let settings = serde_json::to_value(&manifest.settings).unwrap_or(Value::Null);
         leaves("settings", &settings, &mut facts);
         facts.insert("memory_monitor".into(), manifest.memory_monitor.clone());
-        let machine = serde_json::to_value(&manifest.machine).unwrap_or(Value::Null);
-        for key in ["gpu", "gpu_driver", "cpu", "logical_cpus"] {
-            if let Some(value) = machine.get(key) {
-                leaves(&format!("machine.{key}"), value, &mut facts);
-            }
+        // By name in the document, so that what older recorders lack is absent.
+        let document = serde_json::to_value(manifest).unwrap_or(Value::Null);
+        for key in ["ram_metric", "gpu_metric"] {
+            leaves(key, document.get(key).unwrap_or(&Value::Null), &mut facts);
+        }
+        let machine = document.get("machine").unwrap_or(&Value::Null);
+        for key in ["gpu_driver", "cpu", "logical_cpus"] {
+            leaves(&format!("machine.{key}"), machine.get(key).unwrap_or(&Value::Null), &mut facts);
+        }
+        // Models, not identities: another device of the same model is the same experiment.
+        if let Some(gpus) = machine.get("gpus").and_then(Value::as_array) {
+            let names: Vec<&str> = gpus.iter().filter_map(|gpu| gpu.get("name")?.as_str()).collect();
+            facts.insert("machine.gpus".into(), names.join(", "));
         }
         // How many devices, not which: another index of the same device is harmless.
         if let Some(devices) = manifest.environment.get("CUDA_VISIBLE_DEVICES") {
