@@ -7,6 +7,7 @@
 mod check;
 mod completions;
 mod delta;
+mod diff;
 mod export;
 mod memory;
 mod operators;
@@ -48,7 +49,7 @@ const EXIT_DATA_QUALITY: u8 = 5;
     what a field means and what to look at next\n\n\
     A subcommand's word wins over a folder of that name; write ./trace for the folder.\n\
     Exit codes: 0 fine, findings included; 2 usage, I/O or nothing usable; 5 a failed\n\
-    check, or findings with --strict.\n\
+    check, or findings with --strict; diff has 1, 3 and 4 for itself.\n\
     DDO_LOG=debug logs to standard error.")]
 struct Cli {
     #[command(subcommand)]
@@ -63,6 +64,8 @@ enum Command {
     Trace(Analyze),
     /// Show what changed between records, from first to last, and between reports.
     Delta(delta::Delta),
+    /// Compare two sets of runs: slower, bigger or less safe?
+    Diff(diff::Diff),
     /// Write the delta tables as a Parquet dataset and as CSV.
     Export(export::Export),
     /// Say which host time lies in which, and what stays unexplained.
@@ -143,6 +146,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
         None => all(&cli.analyze, out),
         Some(Command::Trace(arguments)) => trace(&arguments, out),
         Some(Command::Delta(arguments)) => delta::run(&arguments, out),
+        Some(Command::Diff(arguments)) => diff::run(&arguments, out),
         Some(Command::Export(arguments)) => export::run(&arguments, out),
         Some(Command::Reconcile(arguments)) => reconcile::run(&arguments, out),
         Some(Command::Check(arguments)) => check::run(&arguments, out),

@@ -110,6 +110,41 @@ pub enum Error {
         /// Given as the later one.
         to: String,
     },
+    /// A run of a comparison cannot be used.
+    #[error("{} cannot be used: {reason}; --allow-missing-runs leaves such runs out", path.display())]
+    BrokenRun {
+        /// Its folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A comparison without runs on one side.
+    #[error("there are no usable runs on the side {side}; write: ddo-analyze diff BASE... -- CANDIDATE...")]
+    NoRuns {
+        /// Which side.
+        side: &'static str,
+    },
+    /// More runs than a comparison holds.
+    #[error("there are {got} runs on the side {side}; the limit is {limit}")]
+    TooManyRuns {
+        /// Which side.
+        side: &'static str,
+        /// How many were given.
+        got: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// A gates file that cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Gates {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No noise could be measured.
+    #[error("{0}")]
+    Calibration(String),
     /// The Parquet writer refused a table.
     #[error("cannot write the table {table}: {reason}")]
     Table {

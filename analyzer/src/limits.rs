@@ -217,3 +217,39 @@ pub const AHEAD_BYTES: u64 = 8 << 20;
 
 /// Most threads that parse; taking in what they found keeps up with four.
 pub const AHEAD_THREADS: usize = 4;
+
+/// Most runs of both sides together for which the rank test is exact; above it the normal approximation is as good.
+pub const MAX_EXACT_RUNS: usize = 60;
+
+/// Most gates of one file; nobody owns more.
+pub const MAX_GATES: usize = 1_000;
+
+/// Largest threshold of a gate, in percent: a gate that lets a run take ten times as long gates nothing.
+pub const MAX_THRESHOLD_PERCENT: f64 = 900.0;
+
+/// Fewest equal runs that a calibration is made from: two halves of two.
+pub const MIN_CALIBRATION_RUNS: usize = 4;
+
+/// Random halves that a calibration looks at; the 95 % quantile of so many moves by a percent of itself.
+pub const CALIBRATION_SPLITS: usize = 1_000;
+
+/// Most runs on one side of a comparison.
+pub const MAX_SIDE_RUNS: usize = 1_024;
+
+/// Largest gates file that is read, in bytes; a thousand gates have a tenth of it.
+pub const MAX_GATES_BYTES: u64 = 1 << 20;
+
+/// Runs of a comparison from which reading them shows its progress.
+pub const PROGRESS_RUNS: usize = 8;
+
+/// Most annotations of one level; GitHub shows ten of a step and drops the others.
+pub const MAX_ANNOTATIONS: usize = 10;
+
+/// Ungated numbers that moved most, as shown to people; `verdict.json` has all.
+pub const MAX_SHOWN_CHANGES: usize = 20;
+
+/// Reasons that are shown to people; `verdict.json` has all.
+pub const MAX_SHOWN_REASONS: usize = 12;
+
+/// Most runs that are read at the same time; each holds its records in memory meanwhile.
+pub const MAX_READERS: usize = 8;

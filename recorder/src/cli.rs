@@ -5,6 +5,7 @@
 use clap::{CommandFactory as _, Parser};
 use clap_complete::Shell;
 use ddo_recorder::wrap::Request;
+use ddo_recorder::wrap::repeat::Series;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ Examples:
       ask an embedded recorder for step times and stream windows; label the run for comparisons
   ddo-record --memory-monitor off --redact \"$TOKEN\" --strict-recording -- ./host --token \"$TOKEN\"
       no memory samples, no secret in the journal, exit code 125 when the recording has a problem
+  ddo-record --repeat 5 --out runs --interleave './host --old' -- ./host --new
+      five runs of each in turn, runs/base-01, runs/candidate-01 ..; then: ddo-analyze diff runs/base-* -- runs/candidate-*
 
 Exit code: the command's own; 128+N when signal N ended it; 127 not found; 126 not executable;
 125 when the recorder failed before the start.";
@@ -86,12 +89,26 @@ pub(crate) struct Cli {
     #[arg(long, exclusive = true)]
     man: bool,
 
+    /// Run the command N times, into DIR/run-01 and so on; the first run that fails ends the series
+    #[arg(long, value_name = "N", requires = "out")]
+    repeat: Option<u64>,
+
+    /// With --repeat: run this base command in turn with the candidate after --, into DIR/base-01 and DIR/candidate-01; one word,
+    /// split as a shell splits words, nothing in it is expanded
+    #[arg(long, value_name = "BASE COMMAND", requires = "repeat")]
+    interleave: Option<OsString>,
+
     /// The command and its arguments
     #[arg(last = true, required_unless_present_any = ["completions", "man"], num_args = 1.., value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 impl Cli {
+    /// The series of runs, where one was asked for.
+    pub(crate) fn series(&self) -> Option<Series> {
+        self.repeat.map(|count| Series { count, base: self.interleave.clone() })
+    }
+
     /// Prints what was asked for instead of a run; false where a run was asked for.
     pub(crate) fn print_documents(&self, out: &mut dyn io::Write) -> io::Result<bool> {
         let mut text = Vec::new();
@@ -169,5 +186,18 @@ mod tests {
         }
         let command = request(&["--", "x", "--out", "y"]).expect("valid").command;
         assert_eq!(command, ["x", "--out", "y"]);
+    }
+
+    #[test]
+    fn a_series_needs_its_folder_and_its_number() {
+        let words = |words: &[&str]| Cli::try_parse_from(std::iter::once("ddo-record").chain(words.iter().copied()));
+        assert!(words(&["--repeat", "2", "--", "x"]).is_err());
+        assert!(words(&["--out", "y", "--interleave", "z", "--", "x"]).is_err());
+        let series = words(&["--repeat", "2", "--out", "y", "--interleave", "z 1", "--", "x"])
+            .expect("valid")
+            .series()
+            .expect("asked for");
+        assert_eq!((series.count, series.base), (2, Some("z 1".into())));
+        assert!(words(&["--", "x"]).expect("valid").series().is_none());
     }
 }

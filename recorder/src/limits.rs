@@ -73,6 +73,8 @@ pub const MAX_LABEL_KEY_CHARS: usize = 64;
 pub const MAX_LABEL_VALUE_BYTES: usize = 1024;
 /// Labels of one run.
 pub const MAX_LABELS: usize = 64;
+/// Runs of each command of a series; a comparison reads about as many.
+pub const MAX_REPEATS: u64 = 1000;
 /// Redaction patterns of one run; each is searched for at every byte.
 pub const MAX_PATTERNS: usize = 64;
 /// A supervisor that signals the process and then its group sends the same signal twice; within this time the two count as one request.

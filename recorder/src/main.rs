@@ -8,10 +8,11 @@ use ddo_recorder::wrap::{self, child::EXIT_RECORDER};
 fn main() {
     start_logging();
     let code = match cli::Cli::try_parse() {
-        Ok(cli) => match cli.print_documents(&mut std::io::stdout().lock()) {
-            Ok(false) => wrap::run(cli.into()),
+        Ok(cli) => match (cli.print_documents(&mut std::io::stdout().lock()), cli.series()) {
+            (Ok(false), Some(series)) => wrap::repeat::series(&cli.into(), &series),
+            (Ok(false), None) => wrap::run(cli.into()),
             // The reader of the documents may be gone.
-            Ok(true) | Err(_) => 0,
+            (Ok(true) | Err(_), _) => 0,
         },
         Err(error) => {
             // The reader of help may be gone.

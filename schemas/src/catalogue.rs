@@ -3,7 +3,9 @@
 use crate::field::Field;
 use crate::section::Section;
 use crate::sections::vmm;
-use crate::{check, deltas, journal, manifest, memory, reconciliation, report, sections, settings, summary, timeline, tracker};
+use crate::{
+    check, deltas, journal, manifest, memory, reconciliation, report, sections, settings, summary, timeline, tracker, verdict,
+};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -126,6 +128,11 @@ pub const TABLES: &[Table] = &[
     Table { title: "Deltas: rows", fields: deltas::DeltaRow::FIELDS },
     Table { title: "Checks", fields: check::Check::FIELDS },
     Table { title: "Checks: results", fields: check::CheckResult::FIELDS },
+    Table { title: "Verdict", fields: verdict::VerdictDocument::FIELDS },
+    Table { title: "Verdict: differences", fields: verdict::DifferingField::FIELDS },
+    Table { title: "Verdict: runs", fields: verdict::ComparedRuns::FIELDS },
+    Table { title: "Verdict: metrics", fields: verdict::ComparedMetric::FIELDS },
+    Table { title: "Verdict: effects", fields: verdict::EffectSize::FIELDS },
 ];
 
 /// Structures that stand in several places: where the fields are declared, and every place.

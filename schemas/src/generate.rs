@@ -2,7 +2,7 @@
 
 use crate::catalogue::{COPIES, FREE_KEYS, PLACES, TABLES};
 use crate::section::JsonShape;
-use crate::{check, deltas, journal, manifest, memory, reconciliation, report, settings, summary, tracker, words};
+use crate::{check, deltas, journal, manifest, memory, reconciliation, report, settings, summary, tracker, verdict, words};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -50,7 +50,7 @@ fn other_places(out: &mut String) {
 
 /// File name and contents of every JSON Schema.
 pub fn json_schemas() -> Vec<(&'static str, String)> {
-    let documents: [(&str, &str, Value); 11] = [
+    let documents: [(&str, &str, Value); 12] = [
         ("report.schema.json", "Report", report::Report::schema()),
         ("journal.schema.json", "Journal record", journal::JournalRecord::schema()),
         ("manifest.schema.json", "Run manifest", manifest::Manifest::schema()),
@@ -62,6 +62,7 @@ pub fn json_schemas() -> Vec<(&'static str, String)> {
         ("deltas.schema.json", "Differences between records and reports", deltas::Deltas::schema()),
         ("tracker.schema.json", "Run tracker of a host", tracker::Tracker::schema()),
         ("check.schema.json", "Conservation checks", check::Check::schema()),
+        ("verdict.schema.json", "Verdict of a comparison", verdict::VerdictDocument::schema()),
     ];
     let settings = ("settings.schema.json", "Recorder settings", settings::Settings::schema());
     documents.into_iter().chain([settings]).map(|(file, title, schema)| (file, document(title, schema))).collect()

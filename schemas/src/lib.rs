@@ -15,6 +15,7 @@
 //! | [`manifest`], [`settings`], [`memory`] | what does `ddo-record` write and hand over? |
 //! | [`summary`] | what does `ddo-analyze` print for machines? |
 //! | [`reconciliation`], [`deltas`], [`check`] | what do its other documents hold? |
+//! | [`verdict`] | what does a comparison of runs answer? |
 //! | [`scalar`] | how is one value of any field written? |
 //! | [`tracker`] | how much memory did a whole run use? |
 //! | [`catalogue`] | all field rows, looked up by JSON path |
@@ -45,6 +46,7 @@ pub mod summary;
 pub mod timeline;
 pub mod tracker;
 pub mod unit;
+pub mod verdict;
 pub mod version;
 pub mod words;
 

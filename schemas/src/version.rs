@@ -25,6 +25,8 @@ pub const RECONCILIATION: u32 = 1;
 pub const DELTAS: u32 = 1;
 /// Version of `check.json`.
 pub const CHECK: u32 = 1;
+/// Version of `verdict.json`.
+pub const VERDICT: u32 = 1;
 
 /// A document that is newer than this reader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,6 +7,7 @@ pub mod alignment;
 pub mod bound;
 pub mod check;
 pub mod delta;
+pub mod diff;
 pub mod estimate;
 pub mod floor;
 pub mod lookahead;

@@ -81,10 +81,7 @@ impl Folder {
             Some(path) => path.to_path_buf(),
             None => default_folder(input)?,
         };
-        let evidence = enclosing_journal(input).map_or_else(|| input.to_path_buf(), |(journal, _)| journal);
-        if lies_inside(&path, &evidence) {
-            return Err(Error::OutputInsideInput { path, input: evidence });
-        }
+        Folder::outside(&path, input)?;
         match fs::read_dir(&path) {
             Ok(mut listing) => {
                 if listing.next().is_some() && !force {
@@ -97,6 +94,18 @@ impl Folder {
             Err(source) => return Err(Error::write(&path, source)),
         }
         Ok(Folder { path })
+    }
+
+    /// Refuses a folder inside an input, or inside the journal that the input is a part of; touches nothing.
+    ///
+    /// # Errors
+    /// When it lies there.
+    pub fn outside(path: &Path, input: &Path) -> Result<(), Error> {
+        let evidence = enclosing_journal(input).map_or_else(|| input.to_path_buf(), |(journal, _)| journal);
+        if lies_inside(path, &evidence) {
+            return Err(Error::OutputInsideInput { path: path.into(), input: evidence });
+        }
+        Ok(())
     }
 
     /// Writes one file: to a temporary name first, then flushed and renamed. Folders in the name are created.

@@ -4,6 +4,7 @@
 //! nothing is written inside the input or the journal around it.
 
 pub mod check;
+pub mod ci;
 pub mod dataset;
 pub mod delta;
 pub mod explain;

@@ -94,6 +94,25 @@ pub enum WrapError {
         /// The key.
         key: String,
     },
+    /// A series of no runs, or of more than anyone waits for.
+    #[error("--repeat is {got}; it must be 1 to {limit}")]
+    Repeats {
+        /// What was given.
+        got: u64,
+        /// The most.
+        limit: u64,
+    },
+    /// A series has several journal folders, so they need one around them.
+    #[error("--repeat needs --out DIR, the folder around the runs")]
+    SeriesWithoutFolder,
+    /// A command in one word that cannot be split.
+    #[error("--interleave {got:?} cannot be split into words: {reason}")]
+    CommandWord {
+        /// The command, as people read it.
+        got: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// More of something than is allowed.
     #[error("{got} times {option}; at most {limit} are allowed")]
     TooMany {

@@ -16,6 +16,7 @@
 //! | [`story`] | why was it killed? |
 //! | [`status`] | how is it going, and how large is the journal? |
 //! | [`run`](mod@run) | in which order? |
+//! | [`repeat`] | how do several runs come to be comparable? |
 //! | [`say`], [`error`] | what do people see? |
 //!
 //! Invariants:
@@ -37,6 +38,7 @@ mod lines;
 pub mod manifest;
 pub mod memory;
 mod parse;
+pub mod repeat;
 pub mod request;
 pub mod run;
 pub mod say;
