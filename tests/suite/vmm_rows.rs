@@ -10,6 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Names under `runtime.vmm` that our own runs write, all of them.
 pub(crate) const WRITTEN: &[&str] = &[
+    "fast_gpu_prefetch_partial_units",
+    "fast_part_prefetch_cancelled_parts",
+    "fast_part_prefetch_hits",
+    "fast_part_prefetch_in_flight_parts",
+    "fast_part_prefetch_parts",
+    "fast_part_releases",
+    "fast_part_uploads",
+    "fast_stream_ring_bytes",
+    "fast_stream_ring_restarts",
     "copied_bytes",
     "evictions",
     "fast_arena_materialized_pages",

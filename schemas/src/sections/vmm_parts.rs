@@ -21,13 +21,13 @@ section! {
             "Zero where every launch reads whole units.";
         fast_part_prefetch_parts: Option<u64> = Unit::Count("parts"), Counter, Session, "look-ahead",
             "Parts whose upload was enqueued before they were asked for.",
-            "Hits, cancelled ones and those in flight add up to it.";
+            "Parts that hit, were cancelled or are in flight add up to it.";
         fast_part_prefetch_hits: Option<u64> = Unit::Count("parts"), Counter, Session, "view requested",
             "Requests that found their part already on its way.",
             "Uploads of parts minus hits were made on demand.";
         fast_part_prefetch_cancelled_parts: Option<u64> = Unit::Count("parts"), Counter, Session, "order mismatch, close",
             "Parts uploaded ahead and never consumed.",
-            "Growing in steady state: the order of parts changes between passes.";
+            "Growing in steady state: parts are asked for in another order each pass.";
         fast_part_prefetch_in_flight_parts: Option<u64> = Unit::Count("parts"), Gauge, Session, "snapshot",
             "Parts uploaded ahead that nobody has asked for yet.",
             "As many as the ring holds.";
