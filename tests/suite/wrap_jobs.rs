@@ -3,6 +3,7 @@
 use crate::support::{Scratch, command, ran, scratch, until, wait};
 use ddo_schemas::manifest::ManifestEnd;
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -26,8 +27,10 @@ fn state(pid: i32) -> char {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('-')
 }
 
+/// Starts a job as a shell does, in a process group of its own: the system does not stop a group that has no parent left in its
+/// session, and whether that of the tests has one is not theirs to say.
 fn start(at: &Scratch, script: &str) -> Child {
-    record(at, script).stderr(Stdio::null()).spawn().expect("starts")
+    record(at, script).process_group(0).stderr(Stdio::null()).spawn().expect("starts")
 }
 
 fn send(pid: Pid, signal: Signal) {

@@ -7,7 +7,7 @@ use crate::run::{Component, Run, Values};
 /// Outcomes of look-ahead since the component was attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookAhead {
-    /// Units uploaded ahead.
+    /// Units, or parts of units, uploaded ahead.
     pub units: Option<u64>,
     /// Requests that found their unit on its way.
     pub hits: Option<u64>,
@@ -56,6 +56,23 @@ pub fn of(component: &Component) -> Option<LookAhead> {
     })
 }
 
+/// The same for the parts of units that pass through a stream ring; `None` where units are streamed whole. A unit that was only
+/// partly on its way is no hit of its own, so units say less there.
+pub fn of_parts(component: &Component) -> Option<LookAhead> {
+    let values = last_values(component)?;
+    let get = |name: &str| values.get(format!("runtime.vmm.{name}").as_str()).and_then(|value| value.as_u64());
+    let (ahead, hits) = (get("fast_part_prefetch_parts")?, get("fast_part_prefetch_hits"));
+    let on_demand = get("fast_part_uploads").and_then(|uploads| uploads.checked_sub(ahead));
+    Some(LookAhead {
+        units: Some(ahead),
+        hits,
+        skips: get("fast_gpu_prefetch_capacity_skips"),
+        cancelled: get("fast_part_prefetch_cancelled_parts"),
+        in_flight: get("fast_part_prefetch_in_flight_parts"),
+        requests: on_demand.zip(hits).and_then(|(on_demand, hits)| on_demand.checked_add(hits)),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +91,9 @@ mod tests {
         let found = of(&component(values(&whole[..2]))).expect("recorded");
         assert_eq!(found.hit_share(), None);
         assert_eq!(of(&component(Values::new())), None);
+        assert_eq!(of_parts(&component(values(&whole))), None, "whole units");
+        let parts = [("fast_part_prefetch_parts", 30), ("fast_part_prefetch_hits", 27), ("fast_part_uploads", 33)];
+        let found = of_parts(&component(values(&parts))).expect("recorded");
+        assert_eq!((found.requests, found.hit_share()), (Some(30), Some(0.9)));
     }
 }

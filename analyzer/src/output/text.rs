@@ -324,10 +324,12 @@ fn window_lines(screen: &mut Screen, timeline: &Timeline) {
 }
 
 fn look_ahead_lines(screen: &mut Screen, component: &Component) {
-    let Some(found) = lookahead::of(component) else { return };
+    let parts = lookahead::of_parts(component);
+    let ahead = if parts.is_some() { "parts ahead" } else { "ahead" };
+    let Some(found) = parts.or_else(|| lookahead::of(component)) else { return };
     let mut words = Vec::new();
     for (value, word) in [
-        (found.units, "ahead"),
+        (found.units, ahead),
         (found.hits, "hits"),
         (found.skips, "skipped"),
         (found.cancelled, "cancelled"),
