@@ -201,7 +201,9 @@ impl Metric {
             return (Word::Same, format!("the change is within the floor of {}", shown(setting.floor, self.unit)));
         }
         if seen.relative < setting.threshold {
-            return (Word::Same, String::new());
+            let medians = self.change_percent.is_some_and(|percent| percent.abs() / 100.0 >= setting.threshold);
+            let text = "the medians differ, but the typical ratio of one run to another stays within the threshold";
+            return (Word::Same, if medians { text.into() } else { String::new() });
         }
         if runs < super::RUNS_FOR_THE_TEST {
             let text = format!("every run of one side lies beyond every run of the other; {runs} runs a side");
