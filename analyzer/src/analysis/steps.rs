@@ -4,6 +4,7 @@
 //! state needs at least two steps; a failed phase has no times.
 
 use crate::run::{Component, Run};
+use ddo_schemas::Seconds;
 
 /// Steps of one component on the stream's clock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,10 +48,13 @@ pub fn of(component: &Component) -> Steps {
     steps.counted_by = "step markers";
     steps.first_seconds = seconds.first().map(|first| first.0);
     steps.clock = Some(timing.clock.clone());
-    let warm = seconds.get(1..).unwrap_or_default();
-    if !warm.is_empty() {
-        steps.steady_seconds = Some(warm.iter().map(|step| step.0).sum::<f64>() / warm.len() as f64);
-    }
-    steps.reason = if warm.is_empty() { "a steady state needs at least two steps" } else { "" };
+    steps.steady_seconds = steady(seconds);
+    steps.reason = if steps.steady_seconds.is_none() { "a steady state needs at least two steps" } else { "" };
     steps
+}
+
+/// The steady state: the mean of the steps after the first, only where there are two or more.
+pub fn steady(steps: &[Seconds]) -> Option<f64> {
+    let warm = steps.get(1..).filter(|warm| !warm.is_empty())?;
+    Some(warm.iter().map(|step| step.0).sum::<f64>() / warm.len() as f64)
 }

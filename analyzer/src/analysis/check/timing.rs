@@ -4,7 +4,7 @@
 //! f32 milliseconds, so that each is rounded by up to half a unit in its last place.
 
 use super::facts::{Found, real, text};
-use crate::analysis::overlap;
+use crate::analysis::{overlap, steps as step_times};
 use crate::run::{LoadedReport, Timeline};
 use ddo_schemas::sections::ExecutionTiming;
 use ddo_schemas::timeline::{END_MARKER, Sample, SampleKind, SampleStatus};
@@ -57,13 +57,11 @@ pub(super) fn steady(report: &LoadedReport) -> Vec<Found> {
     let Some(timing) = report.timing.as_ref().filter(|timing| complete(timing)) else { return Vec::new() };
     let field = format!("{TIMING}.steady_state_seconds_per_step");
     let Some(steps) = &timing.step_seconds else { return vec![Found::unavailable(&field, &[format!("{TIMING}.step_seconds")])] };
-    let warm = steps.get(1..).unwrap_or_default();
     let got = timing.steady_state_seconds_per_step.map(|seconds| seconds.0);
-    if warm.is_empty() {
+    let Some(mean) = step_times::steady(steps) else {
         let shown = got.map_or_else(|| "none".to_string(), |seconds| format!("{seconds} s"));
         return vec![Found::that(&field, "none with fewer than two steps", shown, got.is_none())];
-    }
-    let mean = warm.iter().map(|step| step.0).sum::<f64>() / warm.len() as f64;
+    };
     let Some(got) = got else { return vec![Found::that(&field, format!("{mean} s"), "none", false)] };
     let ok = (got - mean).abs() <= MEAN_TOLERANCE * mean.abs();
     vec![Found::new(field, real(mean), real(got), ok)]

@@ -6,12 +6,12 @@
 
 use super::classes::{self, Class};
 use crate::analysis::delta::{Delta, subtract};
-use crate::analysis::{overlap, windows};
+use crate::analysis::{overlap, steps, windows};
 use crate::run::{Component, LoadedReport, Run, Scalar, Timeline, Values};
 use ddo_schemas::field::{Condition, Gate, Kind};
 use ddo_schemas::scalar::JsonScalar;
 use ddo_schemas::timeline::SampleKind;
-use ddo_schemas::{Seconds, Unit, catalogue};
+use ddo_schemas::{Unit, catalogue};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Mean time of a step after the first, on the stream's clock.
@@ -130,16 +130,10 @@ fn of_timing(report: &LoadedReport, out: &mut Figures) {
     };
     if let Some(seconds) = &timing.step_seconds {
         put(FIRST_STEP, seconds.first().map(|first| first.0));
-        put(STEADY_STEP, steady(seconds));
+        put(STEADY_STEP, steps::steady(seconds));
     }
     put(PHASE, timing.phase_seconds.map(|phase| phase.0));
     put(TAIL, timing.tail_seconds.map(|tail| tail.0));
-}
-
-/// The mean of the steps after the first, only where there are two or more.
-fn steady(steps: &[Seconds]) -> Option<f64> {
-    let warm = steps.get(1..).filter(|warm| !warm.is_empty())?;
-    Some(warm.iter().map(|step| step.0).sum::<f64>() / warm.len() as f64)
 }
 
 /// Mean duration of each named unit's windows, and the time that each kind of window was open in the warm steps.
