@@ -191,16 +191,28 @@ def wait_for_state(pid, wanted):
         time.sleep(0.02)
 
 
+# One process without children: a shell that waits in vfork for a child that was stopped before its exec cannot be stopped
+# itself, whatever wraps it.
+JOB = """
+import os, pathlib, signal, sys, time
+os.chdir(sys.argv[1])
+pathlib.Path("pid.part").write_text(str(os.getpid()))
+os.rename("pid.part", "pid")
+print("ready", flush=True)
+if sys.argv[2] == "itself":
+    os.kill(os.getpid(), signal.SIGSTOP)
+while not os.path.exists("go"):
+    time.sleep(0.02)
+sys.exit(44)
+"""
+
+
 def job_control(shell, record, folder, stop):
     """Stop, fg, stop, bg, end: the shell sees the job as if nothing were between."""
-    script = folder / "job.sh"
-    script.write_text(
-        f"cd '{folder}'; echo $$ > pid.part; mv pid.part pid; echo ready\n"
-        + ("kill -STOP $$\n" if stop == "itself" else "")
-        + "until [ -e go ]; do sleep 0.05; done; exit 44\n"
-    )
+    script = folder / "job.py"
+    script.write_text(JOB)
     terminal = Terminal(shell)
-    words = " ".join(f"'{word}'" for word in record + ["/bin/sh", str(script)])
+    words = " ".join(f"'{word}'" for word in record + [sys.executable, str(script), str(folder), stop])
     os.write(terminal.master, f"{words}\n".encode())
     terminal.read_until(READY)
     pid = int(wait_for(folder / "pid"))

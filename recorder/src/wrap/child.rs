@@ -120,6 +120,12 @@ pub fn wait_for_change(pid: Pid) -> io::Result<Change> {
     }
 }
 
+/// True where a stop came since the last one that was told.
+pub fn has_stopped_again(pid: Pid) -> bool {
+    let seen = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    waitid(WaitId::Pid(pid), seen).is_ok_and(|status| status.is_some_and(|status| status.stopped()))
+}
+
 /// Reads an exit status.
 pub fn outcome(status: ExitStatus) -> Outcome {
     match (status.code(), status.signal()) {

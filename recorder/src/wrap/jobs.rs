@@ -7,23 +7,42 @@
 //!
 //! Invariants: the recorder stops only where a shell waits for it: in the foreground, with a parent of the same
 //! session in another group. Elsewhere nobody would continue it, and a command that is continued by its process id
-//! would end unseen.
+//! would end unseen. A stop that came after the recorder was continued is never undone by it.
 
+use super::child;
 use crate::limits::MAX_ANCESTORS;
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, Signal, getpid, kill_process};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set while the recorder has stopped with its command: whoever continues it then is answered here, and not by the
+/// thread that passes signals on, which may be late by a stop.
+#[derive(Debug, Default)]
+pub struct Following(AtomicBool);
+
+impl Following {
+    /// True once for each time that the recorder stopped with its command.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+}
 
 /// Stops the recorder where the command has stopped and a shell waits for both; returns after they were continued.
 ///
 /// # Cost
 /// Blocks for as long as the job is stopped.
-pub fn follow_stop(command: Pid) {
+pub fn follow_stop(command: Pid, following: &Following) {
     let Some(own) = stat(getpid()) else { return };
     // The shell may have continued the command by now; stopping after it would leave the recorder behind.
     if own.tpgid == own.pgrp && shell_waits(&own) && is_stopped(command) {
         tracing::debug!("the command has stopped; the recorder stops too");
+        following.0.store(true, Ordering::SeqCst);
         // A process may always stop itself.
         kill_process(getpid(), Signal::STOP).ok();
+        // A shell continues the whole group. Where the recorder alone was continued, its command is still in the same stop.
+        if is_stopped(command) && !child::has_stopped_again(command) {
+            kill_process(command, Signal::CONT).ok();
+        }
     }
 }
 

@@ -11,13 +11,14 @@ use super::clock::Moment;
 use super::device::{self, Devices, Opened, Used};
 use super::error::WrapError;
 use super::group::{self, Group};
+use super::jobs::{self, Following};
 use super::manifest::{self, Handover};
 use super::memory::{MemoryFile, Metric, Monitor, Watch, Watched};
 use super::request::{self, Plan, Request};
 use super::signals::{self, Forwarder, Signals};
 use super::status::{self, Live, Status, Task};
 use super::tracker::TRACKER_FILE;
-use super::{folder, jobs, say, story, words};
+use super::{folder, say, story, words};
 use ddo_schemas::manifest::{Limits, ManifestEnd};
 use ddo_schemas::settings::ENV_SETTINGS;
 use ddo_schemas::{Finding, Seconds, Severity, version};
@@ -47,6 +48,7 @@ struct Prepared {
     plan: Plan,
     handover: Handover,
     forwarder: Forwarder,
+    following: Arc<Following>,
     monitor: Option<Monitor>,
     status: Option<Status>,
     before: Start,
@@ -96,7 +98,17 @@ impl Prepared {
         let limits = manifest::limits(before.group.as_ref());
         let before = Start { moment: before.moment, limits, machine_kills, findings };
         let interrupted = signals.already();
-        Ok(Prepared { forwarder: signals.into_forwarder()?, plan, handover, monitor, status, before, interrupted })
+        let following = Arc::new(Following::default());
+        Ok(Prepared {
+            forwarder: signals.into_forwarder(following.clone())?,
+            following,
+            plan,
+            handover,
+            monitor,
+            status,
+            before,
+            interrupted,
+        })
     }
 
     fn run(mut self) -> i32 {
@@ -112,7 +124,7 @@ impl Prepared {
             if let Some(monitor) = &self.monitor {
                 monitor.watch(pid.as_raw_nonzero().get());
             }
-            findings.extend(wait(pid));
+            findings.extend(wait(pid, &self.following));
         }
         let duration = began.elapsed();
         let end = Moment::now();
@@ -174,10 +186,10 @@ fn unusable_ranks() -> Vec<Finding> {
 }
 
 /// Waits until the command has ended; stops with it where a shell waits for both.
-fn wait(pid: Pid) -> Option<Finding> {
+fn wait(pid: Pid, following: &Following) -> Option<Finding> {
     loop {
         match child::wait_for_change(pid) {
-            Ok(Change::Stopped) => jobs::follow_stop(pid),
+            Ok(Change::Stopped) => jobs::follow_stop(pid, following),
             Ok(Change::Ended) => return None,
             Err(error) => {
                 let text = format!("waiting for the command without reaping it failed: {error}");

@@ -20,7 +20,7 @@
 //! the command then gets the signal a second time.
 
 use super::error::WrapError;
-use super::jobs::is_stopped;
+use super::jobs::{Following, is_stopped};
 use crate::limits::{QUICK_INTERRUPTS, SAME_REQUEST};
 use ddo_schemas::Finding;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_process};
@@ -32,7 +32,7 @@ use signal_hook::iterator::exfiltrator::origin::Origin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::Cause;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -77,12 +77,12 @@ impl Signals {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn into_forwarder(self) -> Result<Forwarder, WrapError> {
+    pub fn into_forwarder(self, following: Arc<Following>) -> Result<Forwarder, WrapError> {
         let (tell, told) = mpsc::channel();
         let handle = self.signals.handle();
         let thread = std::thread::Builder::new()
             .name("ddo-signals".into())
-            .spawn(move || forward(self.signals, &told))
+            .spawn(move || forward(self.signals, &told, &following))
             .map_err(WrapError::system("the signal thread cannot be started"))?;
         Ok(Forwarder { tell, handle, thread })
     }
@@ -148,7 +148,7 @@ impl Forwarded {
     }
 }
 
-fn forward(mut signals: SignalsInfo<WithOrigin>, told: &mpsc::Receiver<Pid>) -> Forwarded {
+fn forward(mut signals: SignalsInfo<WithOrigin>, told: &mpsc::Receiver<Pid>, following: &Following) -> Forwarded {
     let mut done = Forwarded::default();
     let Ok(pid) = told.recv() else { return done };
     let mut requests = Requests::default();
@@ -161,7 +161,7 @@ fn forward(mut signals: SignalsInfo<WithOrigin>, told: &mpsc::Receiver<Pid>) -> 
             Sender::Kernel if origin.signal == SIGINT => requests.by_key(came.at, || catches(pid, SIGINT)),
             Sender::Kernel => Action::Leave,
             // A shell continues the whole group; a command that still stands was not reached.
-            Sender::Process(_) if origin.signal == SIGCONT && !is_stopped(pid) => Action::Leave,
+            Sender::Process(_) if origin.signal == SIGCONT && (following.take() || !is_stopped(pid)) => Action::Leave,
             Sender::Process(_) => requests.decide(came),
         };
         tracing::debug!(signal = origin.signal, ?action, "signal");
