@@ -83,6 +83,30 @@ fn memory_lives_from_reserve_to_free() {
 }
 
 #[test]
+fn memory_may_be_at_two_places_in_a_row() {
+    on_every_driver(|driver| {
+        let page = driver.facts().page_bytes;
+        let base = driver.address_reserve(4 * page).expect("reserve");
+        let memory = driver.memory_create(2 * page).expect("create");
+        for start in [base, base.offset(2 * page)] {
+            driver.memory_map(start, 2 * page, memory).expect("map");
+            driver.memory_set_access(start, 2 * page).expect("access");
+        }
+        let stream = driver.stream_create(Priority::High).expect("stream");
+        let payload = bytes(page, 4);
+        driver.copy_to_device(base.offset(2 * page - 100), payload.clone(), stream).expect("copy across the seam");
+        driver.stream_synchronize(stream).expect("sync");
+        assert_eq!(driver.read_device(base.offset(2 * page - 100), page).expect("read"), payload.as_slice());
+        assert_eq!(driver.read_device(base, page - 100).expect("read"), payload.as_slice()[100..], "and at the begin");
+        driver.stream_destroy(stream).expect("stream ends");
+        driver.memory_unmap(base.offset(2 * page), 2 * page).expect("unmap");
+        driver.memory_unmap(base, 2 * page).expect("unmap");
+        driver.memory_release(memory).expect("release");
+        driver.address_free(base, 4 * page).expect("free");
+    });
+}
+
+#[test]
 fn misuse_is_an_invalid_value_and_nothing_sticks() {
     on_every_driver(|driver| {
         let page = driver.facts().page_bytes;

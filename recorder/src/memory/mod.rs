@@ -9,8 +9,6 @@ mod arena;
 mod checkpoint;
 mod mapping;
 mod registration;
-mod ring;
-mod slots;
 mod sources;
 mod stream;
 
@@ -18,7 +16,5 @@ pub use arena::{Arena, ArenaLevels};
 pub use checkpoint::Checkpoint;
 pub use mapping::{GiveBackError, MappingBook, give_back, map_fresh};
 pub use registration::Registrations;
-pub use ring::StreamRing;
-pub use slots::SlotPool;
 pub use sources::{HostTensor, SourceBytes, SourceKind, Sources};
-pub use stream::{Blocked, Claim, Consumer, Fence, Holding, PlaceKey, StreamMemory, Want};
+pub use stream::{Consumer, StreamClaim, StreamMemory};

@@ -8,11 +8,13 @@ pub mod checkpoint;
 mod layout;
 mod order;
 mod parts;
+mod places;
 mod residency;
 mod tree;
 
 pub use layout::{Layout, Packed, pack, round_up};
 pub use order::{Arrival, PassOrder};
 pub use parts::{LaunchScope, Part, PartSize, PartsPlan, cut_into_parts, plan_parts, whole_units};
+pub use places::{Blocked, Claim, Fence, Holding, PlaceKey, Places, Reader, RingPlaces, SlotPlaces, Want};
 pub use residency::{ResidencyPlan, UnitSize, check_slots, plan_residency};
 pub use tree::{Leaf, Module, Parameter, ParameterSource, PlannedUnit, Units, build_tree, execution_units};

@@ -10,9 +10,7 @@ use crate::config::{LaunchScope, OffloadConfig, SourceChoice};
 use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
 use crate::error::{Error, Result};
 use crate::limits::MAX_AHEAD_PARTS;
-use crate::memory::{
-    Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, SourceKind, Sources, StreamMemory, StreamRing,
-};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory};
 use crate::plan::{ParameterSource, Units};
 use crate::transfer::EventPool;
 use ddo_schemas::sections::SetupAction;
@@ -164,8 +162,8 @@ fn map_memory(
     let Placement { layout, arena_ceiling_bytes, stream, .. } = &planned.placement;
     let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), layout.arena_bytes, page_bytes, *arena_ceiling_bytes)?;
     let stream = match *stream {
-        StreamShape::Slots { count, bytes } => SlotPool::map(Arc::clone(driver), book, count, bytes).map(StreamMemory::Slots),
-        StreamShape::Ring { bytes } => StreamRing::map(Arc::clone(driver), book, bytes).map(StreamMemory::Ring),
+        StreamShape::Slots { count, bytes } => StreamMemory::slots(Arc::clone(driver), book, count, bytes),
+        StreamShape::Ring { bytes } => StreamMemory::ring(Arc::clone(driver), book, bytes),
     };
     match stream {
         Ok(stream) => Ok((arena, stream)),

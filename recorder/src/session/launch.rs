@@ -5,7 +5,8 @@ use super::state::{Inner, Offload, Running, State};
 use super::unit::{Hand, UnitGuard};
 use crate::driver::{Grant, Job, Launch, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Consumer, StreamMemory};
+use crate::memory::Consumer;
+use crate::plan::Places;
 use ddo_schemas::timeline::SampleKind;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Offload {
 impl Inner {
     fn launch(&self, state: &mut State, stream: StreamId, guard: &UnitGuard, job: Job) -> Result<()> {
         let mut hand = guard.hand();
-        let classic = matches!(state.stream, StreamMemory::Slots(_));
+        let classic = matches!(*state.stream, Places::Slots(_));
         let open = |hand: &mut Hand| {
             if !std::mem::replace(&mut hand.launched, true) {
                 hand.window = OpenWindow::open(&self.marks, SampleKind::ExecutionUnitWindow, guard.unit, stream);

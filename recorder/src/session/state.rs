@@ -5,10 +5,10 @@ use super::accounts::UnitAccount;
 use super::marks::MarksSlot;
 use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, PlaceKey, Registrations, Sources, StreamMemory};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, Sources, StreamMemory};
 use crate::meter::Clock;
-use crate::plan::PassOrder;
 use crate::plan::checkpoint::Dtype;
+use crate::plan::{PassOrder, PlaceKey};
 use crate::transfer::{BatchTensor, EventPool, PartBatch, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
 use std::collections::{BTreeMap, VecDeque};
@@ -275,7 +275,7 @@ impl State {
     }
 
     fn finish(&mut self, running: &Running) -> Result<()> {
-        self.stream.consumer_done(&running.places, running.event);
+        self.stream.event_done(&running.places, running.event);
         if let Some(account) = self.accounts.get_mut(running.unit) {
             account.pins = account.pins.saturating_sub(1);
         }

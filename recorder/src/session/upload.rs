@@ -4,7 +4,8 @@ use super::marks::window;
 use super::state::{Inner, State, Upload};
 use crate::driver::{DeviceAddress, DriverResult};
 use crate::error::{Error, Result};
-use crate::memory::{Blocked, Claim, Consumer, Holding, PlaceKey, StreamMemory, Want};
+use crate::memory::{Consumer, StreamClaim};
+use crate::plan::{Blocked, Holding, PlaceKey, Places, Want};
 use crate::transfer::{PartBatch, Stage, Ticket};
 use ddo_schemas::timeline::SampleKind;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub(super) enum Destination {
     /// The part's place in the arena.
     Arena(DeviceAddress),
     /// A place in stream memory that is taken once the first copies may start.
-    Stream(Claim),
+    Stream(StreamClaim),
 }
 
 /// How far the copies of an upload have come.
@@ -148,7 +149,7 @@ impl Inner {
     }
 
     /// Uploads a part into stream memory and notes what the place holds.
-    pub(super) fn fill(&self, state: &mut State, part: usize, claim: Claim, ahead: bool) -> Result<PlaceKey> {
+    pub(super) fn fill(&self, state: &mut State, part: usize, claim: StreamClaim, ahead: bool) -> Result<PlaceKey> {
         let key = claim.key();
         self.upload(state, part, &Destination::Stream(claim))?;
         let holding = Holding { owner: part, ahead };
@@ -170,9 +171,9 @@ impl Inner {
             }
             let bytes = self.parts.get(*part).map_or(0, |plan| plan.span_bytes);
             // Slots can be chosen among; the ring goes on in its own order, and only what comes sooner is kept.
-            let keep = match state.stream {
-                StreamMemory::Slots(_) => wanted.as_slice(),
-                StreamMemory::Ring(_) => wanted.get(..index).unwrap_or_default(),
+            let keep = match *state.stream {
+                Places::Slots(_) => wanted.as_slice(),
+                Places::Ring(_) => wanted.get(..index).unwrap_or_default(),
             };
             let claim = match state.stream.survey(&Want { bytes, keep, past_ahead: false }) {
                 Ok(claim) => claim,

@@ -1,8 +1,11 @@
 //! One part's upload: its copies, merged, built once and submitted again and again.
 
 use crate::driver::{DeviceAddress, Driver, DriverError, HostBytes, StreamId};
-use crate::memory::{Consumer, Fence, Sources};
-use crate::plan::ParameterSource;
+use crate::memory::{Consumer, Sources};
+use crate::plan::{self, ParameterSource};
+
+/// A fence of the session.
+type Fence = plan::Fence<Consumer>;
 
 /// One tensor of a part, as the batch sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -111,8 +111,10 @@ impl Driver for Ledger {
     fn memory_map(&self, address: DeviceAddress, bytes: u64, memory: PhysicalId) -> DriverResult<()> {
         let ceiling = self.ceiling_bytes;
         self.note("memory_map", self.inner.memory_map(address, bytes, memory), |seen, ()| {
+            // Memory counts once, at however many addresses it is.
+            let again = seen.mapped.values().any(|(_, mapped)| *mapped == memory);
             seen.mapped.insert(address.0, (bytes, memory));
-            seen.mapped_bytes += bytes;
+            seen.mapped_bytes += if again { 0 } else { bytes };
             seen.peak_mapped_bytes = seen.peak_mapped_bytes.max(seen.mapped_bytes);
             assert!(seen.mapped_bytes <= ceiling, "{} bytes mapped, the ceiling is {ceiling}", seen.mapped_bytes);
         })
@@ -124,9 +126,10 @@ impl Driver for Ledger {
 
     fn memory_unmap(&self, address: DeviceAddress, bytes: u64) -> DriverResult<()> {
         self.note("memory_unmap", self.inner.memory_unmap(address, bytes), |seen, ()| {
-            let (mapped, _) = seen.mapped.remove(&address.0).expect("unmapped memory was mapped, once");
+            let (mapped, memory) = seen.mapped.remove(&address.0).expect("unmapped memory was mapped, once");
             assert_eq!(mapped, bytes);
-            seen.mapped_bytes -= bytes;
+            let elsewhere = seen.mapped.values().any(|(_, other)| *other == memory);
+            seen.mapped_bytes -= if elsewhere { 0 } else { bytes };
         })
     }
 
