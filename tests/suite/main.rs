@@ -14,6 +14,7 @@ mod diff;
 mod disabled_is_free;
 mod driver_contract;
 mod faults;
+mod forecast;
 mod fuzz;
 mod golden;
 mod journal_crash;

@@ -5,6 +5,8 @@
 //! Invariants: a plan never exceeds the ceiling it was given; the order of units is learned, never assumed.
 
 pub mod checkpoint;
+mod copies;
+mod forecast;
 mod layout;
 mod order;
 mod parts;
@@ -12,6 +14,8 @@ mod places;
 mod residency;
 mod tree;
 
+pub use copies::{BatchTensor, Cut, cut_at_fences, merged};
+pub use forecast::{Costs, Forecast, LinkModel, PartCost, StreamPlan};
 pub use layout::{Layout, Packed, pack, round_up};
 pub use order::{Arrival, PassOrder};
 pub use parts::{LaunchScope, Part, PartSize, PartsPlan, cut_into_parts, plan_parts, whole_units};

@@ -16,6 +16,7 @@ mod levels;
 mod marks;
 mod place;
 mod planning;
+mod predict;
 mod rows;
 mod state;
 mod unit;

@@ -6,9 +6,8 @@ use crate::config::{OffloadConfig, ResidencyMode};
 use crate::driver::DeviceFacts;
 use crate::error::{Error, Refusal, Result};
 use crate::limits::{ARENA_ALIGNMENT_BYTES, SLOT_ALIGNMENT_BYTES};
-use crate::plan::{Layout, Part, PartSize, UnitSize, Units};
+use crate::plan::{BatchTensor, Layout, Part, PartSize, UnitSize, Units};
 use crate::plan::{check_slots, cut_into_parts, execution_units, plan_parts, plan_residency, whole_units};
-use crate::transfer::BatchTensor;
 use std::sync::Arc;
 
 /// The shape of stream memory.

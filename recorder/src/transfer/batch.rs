@@ -2,38 +2,10 @@
 
 use crate::driver::{DeviceAddress, Driver, DriverError, HostBytes, StreamId};
 use crate::memory::{Consumer, Sources};
-use crate::plan::{self, ParameterSource};
+use crate::plan::{self, BatchTensor, ParameterSource, cut_at_fences, merged};
 
 /// A fence of the session.
 type Fence = plan::Fence<Consumer>;
-
-/// One tensor of a part, as the batch sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchTensor {
-    /// Where its bytes lie.
-    pub source: ParameterSource,
-    /// Where they go, relative to the part's place.
-    pub offset: u64,
-    /// How many there are.
-    pub bytes: u64,
-}
-
-impl BatchTensor {
-    /// Extends the copy by a tensor that continues it at the source and at the destination.
-    fn merge(&mut self, next: &BatchTensor) -> bool {
-        let continues = match (self.source, next.source) {
-            (ParameterSource::File { file: a, offset: from }, ParameterSource::File { file: b, offset: to }) => {
-                a == b && from + self.bytes == to
-            }
-            _ => false,
-        };
-        if !continues || self.offset + self.bytes != next.offset {
-            return false;
-        }
-        self.bytes += next.bytes;
-        true
-    }
-}
 
 /// Copies that may start together.
 #[derive(Clone, Debug, Default)]
@@ -79,14 +51,8 @@ pub struct PartBatch {
 impl PartBatch {
     /// Merges neighbouring tensors and takes leases on their bytes; `None` when a source lies outside what is open.
     pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<PartBatch> {
-        let mut merged: Vec<BatchTensor> = Vec::new();
-        for tensor in tensors.iter().filter(|tensor| tensor.bytes > 0) {
-            if !merged.last_mut().is_some_and(|last| last.merge(tensor)) {
-                merged.push(*tensor);
-            }
-        }
         let lease = |copy: &BatchTensor| Some((copy.offset, sources.lease(copy.source, copy.bytes)?));
-        let copies = merged.iter().map(lease).collect::<Option<Vec<_>>>()?;
+        let copies = merged(tensors).iter().map(lease).collect::<Option<Vec<_>>>()?;
         let from_file = |tensor: &&BatchTensor| matches!(tensor.source, ParameterSource::File { .. });
         Some(PartBatch {
             copies,
@@ -114,57 +80,21 @@ impl PartBatch {
     /// The copies in stages: what is behind a fence waits for it, what is before it does not. A stage of fewer than
     /// `least` bytes is not worth a copy of its own: its successor's fences are waited for with its own.
     pub fn stages(&self, fences: &[Fence], least: u64) -> Vec<Stage> {
-        let mut starts: Vec<u64> = vec![0];
-        let mut ordered = fences.to_vec();
-        ordered.sort_by_key(|fence| fence.from);
-        let last = self.copies.iter().map(|(offset, bytes)| offset + bytes.bytes()).max().unwrap_or_default();
-        for fence in &ordered {
-            let apart = starts.last().is_some_and(|start| fence.from >= start.saturating_add(least.max(1)));
-            if apart && last >= fence.from.saturating_add(least.max(1)) {
-                starts.push(fence.from);
-            }
-        }
-        let ends = starts.iter().skip(1).copied().chain([u64::MAX]);
-        let mut stages: Vec<Stage> = starts.iter().zip(ends).map(|(start, end)| self.stage(*start, end)).collect();
-        for fence in ordered {
-            // The last stage that starts at or before the fenced byte.
-            let index = starts.partition_point(|start| *start <= fence.from).saturating_sub(1);
-            let stage = stages.get_mut(index).map(|stage| &mut stage.consumers);
-            if let Some(consumers) = stage.filter(|consumers| !consumers.contains(&fence.consumer)) {
-                consumers.push(fence.consumer);
-            }
-        }
-        stages
-    }
-
-    /// The copies that go to bytes `start..end` of the place.
-    fn stage(&self, start: u64, end: u64) -> Stage {
-        let cut = |(offset, bytes): &(u64, HostBytes)| {
-            let first = start.max(*offset);
-            let last = end.min(offset + bytes.bytes());
-            let length = last.checked_sub(first).filter(|length| *length > 0)?;
-            Some((first, bytes.stretch(first - offset, length)?))
+        let end = self.copies.iter().map(|(offset, bytes)| offset + bytes.bytes()).max().unwrap_or_default();
+        let stage = |cut: plan::Cut<Consumer>| {
+            let copies = self.copies.iter().filter_map(|(offset, bytes)| {
+                let (first, length) = cut.of_copy(*offset, bytes.bytes())?;
+                Some((first, bytes.stretch(first - offset, length)?))
+            });
+            Stage { copies: copies.collect(), consumers: cut.consumers }
         };
-        Stage { consumers: Vec::new(), copies: self.copies.iter().filter_map(cut).collect() }
+        cut_at_fences(end, fences, least).into_iter().map(stage).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tensor(file: usize, from: u64, to: u64, bytes: u64) -> BatchTensor {
-        BatchTensor { source: ParameterSource::File { file, offset: from }, offset: to, bytes }
-    }
-
-    #[test]
-    fn only_neighbours_in_source_and_place_merge() {
-        let first = tensor(0, 100, 0, 512);
-        assert!(first.clone().merge(&tensor(0, 612, 512, 8)));
-        assert!(!first.clone().merge(&tensor(1, 612, 512, 8)), "another file");
-        assert!(!first.clone().merge(&tensor(0, 620, 512, 8)), "a gap at the source");
-        assert!(!first.clone().merge(&tensor(0, 612, 1024, 8)), "a gap at the place");
-    }
 
     fn batch(copies: &[(u64, u64)]) -> PartBatch {
         let copies = copies.iter().map(|(offset, bytes)| (*offset, HostBytes::unbacked(*bytes).expect("counted"))).collect();

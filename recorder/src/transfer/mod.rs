@@ -9,6 +9,6 @@ mod batch;
 mod event_pool;
 mod ticket;
 
-pub use batch::{BatchTensor, PartBatch, Stage};
+pub use batch::{PartBatch, Stage};
 pub use event_pool::{EventLevels, EventPool};
 pub use ticket::{Ticket, TicketLedger};

@@ -86,12 +86,28 @@ impl Mosaic {
         lasting: Duration,
         scope: LaunchScope,
     ) -> ddo_recorder::Result<()> {
+        let launches = self.sizes[unit].len() as u32;
+        let each = if scope == LaunchScope::Parts { lasting } else { lasting / launches };
+        let mut all = vec![each; launches as usize];
+        all[0] += if scope == LaunchScope::Parts { Duration::ZERO } else { lasting - each * launches };
+        self.submit_lasting(offload, unit, state, &all, scope)
+    }
+
+    /// The same, with the time that each tensor's work lasts.
+    pub(crate) fn submit_lasting(
+        &self,
+        offload: &Offload,
+        unit: usize,
+        state: &Arc<Mutex<u64>>,
+        lasting: &[Duration],
+        scope: LaunchScope,
+    ) -> ddo_recorder::Result<()> {
         let guard = offload.unit(self.id(offload, unit))?;
         let stream = offload.compute_stream();
         if scope == LaunchScope::Parts {
-            for tensor in 0..self.sizes[unit].len() {
+            for (tensor, lasting) in lasting.iter().enumerate() {
                 let job = self.fold_job(&guard, tensor, state)?;
-                offload.launch_part(stream, &guard, job.lasting(lasting))?;
+                offload.launch_part(stream, &guard, job.lasting(*lasting))?;
                 guard.release(&name(tensor))?;
             }
             return Ok(());
@@ -105,7 +121,7 @@ impl Mosaic {
             }
             Ok(())
         });
-        offload.launch(stream, guard, job.lasting(lasting))
+        offload.launch(stream, guard, job.lasting(lasting.iter().sum()))
     }
 
     /// Submits work on any stream that fails unless it reads exactly one tensor's weights.
