@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::limits::{DEFAULT_PART_BYTES, MIN_SLOTS};
 use crate::meter::{Clock, SystemClock};
 pub use crate::plan::LaunchScope;
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -156,8 +157,19 @@ pub struct OffloadConfig {
     pub slots: u64,
     /// Whether what comes next is uploaded while the current unit computes.
     pub look_ahead: bool,
+    /// What an earlier attachment measured: the plan follows it instead of assumptions.
+    pub measured: Option<MeasuredCosts>,
     /// The clock of all host times.
     pub clock: Arc<dyn Clock>,
+}
+
+/// What a pass was seen to cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MeasuredCosts {
+    /// Device seconds of each unit's own work, by the unit's name.
+    pub unit_seconds: BTreeMap<String, f64>,
+    /// Bytes a second over the link while it was busy.
+    pub link_bytes_per_second: u64,
 }
 
 impl OffloadConfig {
@@ -173,6 +185,7 @@ impl OffloadConfig {
             part_bytes: DEFAULT_PART_BYTES,
             slots: MIN_SLOTS,
             look_ahead: true,
+            measured: None,
             clock: Arc::new(SystemClock),
         }
     }

@@ -31,7 +31,7 @@ pub mod session;
 pub mod transfer;
 pub mod wrap;
 
-pub use config::{Ceiling, LaunchScope, OffloadConfig, ResidencyMode, SourceChoice};
+pub use config::{Ceiling, LaunchScope, MeasuredCosts, OffloadConfig, ResidencyMode, SourceChoice};
 pub use driver::{
     Driver, DriverError, DriverErrorKind, Element, HostContext, HostDriver, HostOptions, Job, JobError, StreamId, View,
 };

@@ -13,8 +13,18 @@ pub const MAX_SLOTS: u64 = 64;
 /// Least bytes of a part unless told otherwise: below it the cost of a copy shows (a 1 MiB copy reaches seven eighths
 /// of the link's rate, a 64 KiB one a third).
 pub const DEFAULT_PART_BYTES: u64 = 1 << 20;
-/// Sizes of the stream ring that are tried, evenly spread below the ceiling.
-pub const RING_STEPS: u64 = 512;
+/// Sizes of the stream ring that are tried, in percent of what the largest launch reads.
+pub const RING_PERCENTS: [u64; 8] = [100, 106, 112, 125, 150, 200, 250, 300];
+/// Sizes of parts that are tried as "all of these stay", the largest first.
+pub const MAX_FORCED_SIZES: usize = 6;
+/// Passes of a simulation before those that count, and those that count.
+pub const FORECAST_PASSES: (u64, u64) = (2, 3);
+/// Visits of parts that all simulations of one plan may make: beyond it the plan costs more than it gains.
+pub const MAX_FORECAST_VISITS: u64 = 10_000_000;
+/// Work of a whole pass that is tried while no unit was measured, in percent of the time that the link needs.
+pub const ASSUMED_WORK_PERCENTS: [u64; 3] = [5, 25, 100];
+/// Rate that stands for a link whose rate is not known, in bytes a second; only its ratio to the work matters then.
+pub const ASSUMED_LINK_BYTES_PER_SECOND: u64 = 50_000_000_000;
 /// Parts that may be uploaded ahead: each holds an event, and a deeper queue hides nothing more.
 pub const MAX_AHEAD_PARTS: u64 = 256;
 /// Idle events that the pool keeps; further ones are destroyed.

@@ -3,7 +3,7 @@
 use super::Counters;
 use super::component::Component;
 use super::marks::MarksSlot;
-use super::planning::{Placement, Planned, StreamShape, part_plans, plan, unit_infos, unit_plans};
+use super::planning::{Placement, Planned, part_plans, plan, unit_infos, unit_plans};
 use super::rows::{configuration, state_report};
 use super::state::{Bindings, Inner, Offload, State, StreamRules};
 use crate::config::{LaunchScope, OffloadConfig, SourceChoice};
@@ -11,6 +11,7 @@ use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, Stream
 use crate::error::{Error, Result};
 use crate::limits::MAX_AHEAD_PARTS;
 use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory};
+use crate::plan::StreamPlan;
 use crate::plan::{ParameterSource, Units};
 use crate::transfer::EventPool;
 use ddo_schemas::sections::SetupAction;
@@ -162,8 +163,8 @@ fn map_memory(
     let Placement { layout, arena_ceiling_bytes, stream, .. } = &planned.placement;
     let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), layout.arena_bytes, page_bytes, *arena_ceiling_bytes)?;
     let stream = match *stream {
-        StreamShape::Slots { count, bytes } => StreamMemory::slots(Arc::clone(driver), book, count, bytes),
-        StreamShape::Ring { bytes } => StreamMemory::ring(Arc::clone(driver), book, bytes),
+        StreamPlan::Slots { count, bytes } => StreamMemory::slots(Arc::clone(driver), book, count, bytes),
+        StreamPlan::Ring { bytes } => StreamMemory::ring(Arc::clone(driver), book, bytes),
     };
     match stream {
         Ok(stream) => Ok((arena, stream)),
@@ -176,11 +177,11 @@ fn map_memory(
 }
 
 /// How stream memory is used: slots are few and known, a ring takes what fits.
-fn stream_rules(config: &OffloadConfig, stream: StreamShape) -> StreamRules {
+fn stream_rules(config: &OffloadConfig, stream: StreamPlan) -> StreamRules {
     let (depth, by_part) = match stream {
-        StreamShape::Slots { count, .. } => (count.saturating_sub(1), false),
-        StreamShape::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
-        StreamShape::Ring { .. } => (0, config.launches == LaunchScope::Parts),
+        StreamPlan::Slots { count, .. } => (count.saturating_sub(1), false),
+        StreamPlan::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
+        StreamPlan::Ring { .. } => (0, config.launches == LaunchScope::Parts),
     };
     StreamRules { depth: if config.look_ahead { depth } else { 0 }, by_part, least_stage_bytes: config.part_bytes }
 }

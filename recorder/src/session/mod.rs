@@ -18,6 +18,7 @@ mod place;
 mod planning;
 mod predict;
 mod rows;
+mod shapes;
 mod state;
 mod unit;
 mod upload;
