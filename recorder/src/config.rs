@@ -157,6 +157,9 @@ pub struct OffloadConfig {
     pub slots: u64,
     /// Whether what comes next is uploaded while the current unit computes.
     pub look_ahead: bool,
+    /// Whether one early pass is timed on the device, for the floor and the forecast of a step: two events around each of its
+    /// launches and uploads, and nothing afterwards.
+    pub measure: bool,
     /// What an earlier attachment measured: the plan follows it instead of assumptions.
     pub measured: Option<MeasuredCosts>,
     /// The clock of all host times.
@@ -185,6 +188,7 @@ impl OffloadConfig {
             part_bytes: DEFAULT_PART_BYTES,
             slots: MIN_SLOTS,
             look_ahead: true,
+            measure: false,
             measured: None,
             clock: Arc::new(SystemClock),
         }

@@ -25,6 +25,12 @@ pub const MAX_FORECAST_VISITS: u64 = 10_000_000;
 pub const ASSUMED_WORK_PERCENTS: [u64; 3] = [5, 25, 100];
 /// Rate that stands for a link whose rate is not known, in bytes a second; only its ratio to the work matters then.
 pub const ASSUMED_LINK_BYTES_PER_SECOND: u64 = 50_000_000_000;
+/// Passes before the one that is timed: one learns the order, one fills the pipeline.
+pub const LEARNED_PASS: u64 = 2;
+/// Launches and uploads of the timed pass; each holds two events, and a larger pass is not timed.
+pub const MAX_LEARNED_SPANS: usize = 8192;
+/// Least bytes of a copy that tells of the link's rate; smaller ones tell of its latency.
+pub const MIN_LEARNED_COPY_BYTES: u64 = 64 << 10;
 /// Parts that may be uploaded ahead: each holds an event, and a deeper queue hides nothing more.
 pub const MAX_AHEAD_PARTS: u64 = 256;
 /// Idle events that the pool keeps; further ones are destroyed.

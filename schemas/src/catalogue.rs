@@ -87,6 +87,7 @@ pub const TABLES: &[Table] = &[
     Table { title: "Offload runtime: allocator pool", fields: vmm::AllocatorPool::FIELDS },
     Table { title: "Offload runtime: allocator", fields: vmm::Allocator::FIELDS },
     Table { title: "Offload runtime: parts", fields: sections::VmmParts::FIELDS },
+    Table { title: "Offload runtime: forecast of a pass", fields: sections::VmmPass::FIELDS },
     Table { title: "Completion collection", fields: sections::CompletionCollection::FIELDS },
     Table { title: "Execution timing", fields: sections::ExecutionTiming::FIELDS },
     Table { title: "Execution timing: step waits", fields: sections::StepWait::FIELDS },

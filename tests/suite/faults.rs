@@ -63,7 +63,7 @@ fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
     let ledger = Ledger::over(Arc::<Faulty>::clone(&faulty), subject.ceiling);
     let (ceiling, residency, launches) = (Ceiling::Bytes(subject.ceiling), subject.residency, subject.launches);
     let config = OffloadConfig::new(Arc::<Ledger>::clone(&ledger));
-    let config = OffloadConfig { ceiling, residency, launches, part_bytes: 1, ..config };
+    let config = OffloadConfig { ceiling, residency, launches, part_bytes: 1, measure: diagnostics, ..config };
     let Ok(offload) = enable_offload((subject.component)(), config) else {
         if gives_back {
             ledger.seen().assert_balanced();

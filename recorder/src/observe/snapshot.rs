@@ -4,11 +4,11 @@ use super::timer::Timing;
 use crate::error::Result;
 use crate::memory::SourceKind;
 use crate::meter::{Counter, HostScope};
-use crate::session::{Inner, Levels, Offload};
+use crate::session::{Inner, Levels, Offload, PassForecast};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
 use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads};
-use ddo_schemas::sections::{CompletionCollection, Setup, Vmm, VmmParts};
-use ddo_schemas::{Report, Seconds, version};
+use ddo_schemas::sections::{CompletionCollection, Setup, Vmm, VmmParts, VmmPass};
+use ddo_schemas::{Nullable, Report, Seconds, version};
 
 /// What a snapshot does beside reading.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ impl Offload {
                 session_id: Some(self.inner.session_id.clone()),
                 observed_monotonic_seconds: Some(Seconds(self.inner.clock.now().seconds())),
                 state: self.inner.state_report.clone(),
-                vmm: Some(vmm(&self.inner, &self.inner.levels())),
+                vmm: Some(Vmm { pass: pass(self), ..vmm(&self.inner, &self.inner.levels()) }),
                 completion_collection: collection,
                 execution_timing: timing,
                 native_timeline,
@@ -197,6 +197,22 @@ fn transport(inner: &Inner) -> Transport {
         fast_native_transport_batch_transport_submit_seconds: seconds(&inner.counters.transport_submit),
         fast_native_transport_batch_transport_submit_calls: calls(&inner.counters.transport_submit),
         ..Transport::default()
+    }
+}
+
+/// The rows of the forecast: there from the start where a pass is to be measured.
+fn pass(offload: &Offload) -> VmmPass {
+    if !offload.inner.rules.learns {
+        return VmmPass::default();
+    }
+    let forecast = offload.pass_forecast();
+    let seconds = |of: fn(&PassForecast) -> Option<f64>| Some(Nullable(forecast.as_ref().and_then(of).map(Seconds)));
+    VmmPass {
+        fast_pass_work_seconds: seconds(|forecast| Some(forecast.work_seconds)),
+        fast_pass_link_bytes_per_second: Some(Nullable(forecast.map(|forecast| forecast.link_bytes_per_second))),
+        fast_pass_must_stream_bytes: Some(offload.must_stream_bytes()),
+        fast_pass_floor_seconds: seconds(|forecast| Some(forecast.floor_seconds)),
+        fast_pass_predicted_step_seconds: seconds(|forecast| forecast.step_seconds),
     }
 }
 

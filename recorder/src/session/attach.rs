@@ -18,7 +18,7 @@ use ddo_schemas::sections::SetupAction;
 use ddo_schemas::{Gib, Seconds};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Attaches a component to a device.
 ///
@@ -78,6 +78,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         failures: Arc::new(JobFailures::default()),
         book,
         marks: MarksSlot::default(),
+        forecast: OnceLock::new(),
         state: Mutex::new(state),
         clock: config.clock,
         driver,
@@ -183,7 +184,8 @@ fn stream_rules(config: &OffloadConfig, stream: StreamPlan) -> StreamRules {
         StreamPlan::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
         StreamPlan::Ring { .. } => (0, config.launches == LaunchScope::Parts),
     };
-    StreamRules { depth: if config.look_ahead { depth } else { 0 }, by_part, least_stage_bytes: config.part_bytes }
+    let depth = if config.look_ahead { depth } else { 0 };
+    StreamRules { depth, by_part, least_stage_bytes: config.part_bytes, learns: config.measure && depth > 0 }
 }
 
 fn bindings(units: &Units) -> Bindings {

@@ -100,12 +100,16 @@ impl Inner {
     }
 
     fn give_back(&self, state: &mut State, report: &mut CloseReport) {
+        self.give_up_learning(state);
         let mut keep = |result: DriverResult<()>| report.errors.extend(result.err().map(|error| error.to_string()));
         keep(state.stream.release());
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
         keep(state.registrations.release());
+        for event in std::mem::take(&mut state.leftover_events) {
+            keep(self.driver.event_destroy(event));
+        }
         keep(state.events.close());
         keep(self.driver.stream_destroy(self.upload));
         keep(self.driver.stream_destroy(self.compute));

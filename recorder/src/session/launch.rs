@@ -71,7 +71,10 @@ impl Inner {
         let name = Arc::clone(&self.plan(guard.unit)?.name);
         let event = state.events.take()?;
         let launch = Launch { job, grants, unit: name, failures: Arc::clone(&self.failures) };
-        if let Err(error) = self.driver.launch(stream, launch) {
+        let begun = self.begin_span(state, stream);
+        let launched = self.driver.launch(stream, launch);
+        self.end_work(state, begun, guard.unit);
+        if let Err(error) = launched {
             state.events.give(event)?;
             return Err(error.into());
         }

@@ -12,6 +12,7 @@ mod close;
 mod component;
 mod counters;
 mod launch;
+mod learning;
 mod levels;
 mod marks;
 mod place;
@@ -32,4 +33,5 @@ pub use state::{CompletionCounts, Offload, UnitId, UnitInfo};
 pub use unit::UnitGuard;
 
 pub(crate) use counters::Counters;
+pub(crate) use learning::PassForecast;
 pub(crate) use state::Inner;

@@ -53,8 +53,8 @@ pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &Device
         return Err(Error::invalid(name(), reason));
     }
     let overflow = || Error::invalid(name(), "its layout exceeds 64 bits".to_string());
-    let sizes = units.units.iter().flat_map(|unit| unit.parameters.iter().map(|parameter| parameter.bytes));
-    let managed_bytes = sizes.fold(Some(0u64), |sum, bytes| sum?.checked_add(bytes)).ok_or_else(overflow)?;
+    let mut sizes = units.units.iter().flat_map(|unit| unit.parameters.iter().map(|parameter| parameter.bytes));
+    let managed_bytes = sizes.try_fold(0u64, u64::checked_add).ok_or_else(overflow)?;
     let ceiling_bytes = config.ceiling.resolve(managed_bytes)?;
     check_slots(config.slots)?;
     let asked = Asked { units: &units.units, config, facts, ceiling_bytes, managed_bytes };

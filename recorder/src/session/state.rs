@@ -2,6 +2,7 @@
 
 use super::Counters;
 use super::accounts::UnitAccount;
+use super::learning::{Learning, PassForecast};
 use super::marks::MarksSlot;
 use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::transfer::{EventPool, PartBatch, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Names a unit inside one attached component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +84,8 @@ pub(crate) struct StreamRules {
     pub(crate) by_part: bool,
     /// Least bytes of a copy that starts before the rest of its place is free.
     pub(crate) least_stage_bytes: u64,
+    /// Whether an early pass is timed.
+    pub(crate) learns: bool,
 }
 
 /// The event behind an upload, and which streams wait for it already.
@@ -124,6 +127,9 @@ pub(crate) struct State {
     pub(crate) running: VecDeque<Running>,
     pub(crate) events: EventPool,
     pub(crate) registrations: Registrations,
+    pub(crate) learning: Learning,
+    /// Events that could not be destroyed; tried again at the end.
+    pub(crate) leftover_events: Vec<EventId>,
     /// Arena bytes that may never be used again.
     pub(crate) quarantined_arena_bytes: u64,
     /// The first failure that could not be bounded.
@@ -157,6 +163,7 @@ pub(crate) struct Inner {
     pub(crate) configuration: Configuration,
     pub(crate) state_report: StateReport,
     pub(crate) bindings: Bindings,
+    pub(crate) forecast: OnceLock<PassForecast>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -229,6 +236,8 @@ impl State {
             running: VecDeque::new(),
             events,
             registrations,
+            learning: Learning::default(),
+            leftover_events: Vec::new(),
             quarantined_arena_bytes: 0,
             poisoned: None,
             deferred: None,
@@ -380,6 +389,7 @@ impl Offload {
             marks.step();
         }
         state.order.end_pass();
+        self.inner.learn(&mut state);
         self.inner.look_ahead(&mut state);
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Inner {
         };
         let event = state.events.take();
         let progress = match &event {
-            Ok(_) => self.queue_copies(unit, stages, place),
+            Ok(_) => self.queue_copies(state, unit, stages, place),
             Err(_) => Progress { stages: 1, copies: 0, outcome: Ok(()) },
         };
         if let Some(key) = key {
@@ -117,7 +117,7 @@ impl Inner {
     }
 
     /// Queues the stages; the consumers of the first are waited for already.
-    fn queue_copies(&self, unit: usize, stages: &[Stage], place: DeviceAddress) -> Progress {
+    fn queue_copies(&self, state: &mut State, unit: usize, stages: &[Stage], place: DeviceAddress) -> Progress {
         let mut progress = Progress { stages: 1, copies: 0, outcome: Ok(()) };
         for (index, stage) in stages.iter().enumerate() {
             if index > 0 {
@@ -127,8 +127,11 @@ impl Inner {
                 }
                 progress.stages = index + 1;
             }
+            let begun = self.begin_span(state, self.upload);
             let copy = || stage.submit(&*self.driver, place, self.upload);
-            match window(&self.marks, SampleKind::UploadBatchWindow, unit, Some(stage.bytes()), self.upload, copy) {
+            let submitted = window(&self.marks, SampleKind::UploadBatchWindow, unit, Some(stage.bytes()), self.upload, copy);
+            self.end_copy(state, begun, stage.bytes());
+            match submitted {
                 Ok(()) => progress.copies += stage.copies(),
                 Err((queued, error)) => {
                     progress.copies += queued;

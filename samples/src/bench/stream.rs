@@ -10,13 +10,16 @@ use super::{BenchSource, Line, Machine, StreamArgs, Terms, rate};
 use crate::args::DriverKind;
 use crate::run::RunError;
 use ddo_recorder::{
-    Ceiling, Checkpoint, Component, LaunchScope, Offload, OffloadConfig, ResidencyMode, SourceChoice, UnitId, enable_offload,
+    Ceiling, Checkpoint, Component, LaunchScope, MeasuredCosts, Offload, OffloadConfig, ResidencyMode, SnapshotOptions,
+    SourceChoice, UnitId, enable_offload,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Steps before the first timed one: one learns the order, one fills the pipeline.
 const WARM_STEPS: u64 = 2;
+/// Steps of the attachment that tells what a pass costs: the third is timed on the device.
+pub(super) const MEASURING_STEPS: u64 = 4;
 /// How long a close may wait.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -98,8 +101,14 @@ fn measure(
     print: &mut impl FnMut(&Line),
 ) -> Result<(), RunError> {
     let (args, launches) = (setting.args, setting.mode.1);
-    let offload = attach(prepared, setting)?;
+    let offload = attach(prepared, setting, None)?;
     let units = workload.units(&offload)?;
+    timed_steps(workload, &offload, &units, MEASURING_STEPS, launches)?;
+    let measured = offload.measured_costs();
+    close(&offload)?;
+    let offload = attach(prepared, setting, measured.clone())?;
+    let units = workload.units(&offload)?;
+    let decisions = offload.metrics_snapshot(SnapshotOptions::default())?.runtime.state.planner_decisions;
     let managed: u64 = offload.units().iter().map(|unit| unit.bytes).sum();
     let streamed: u64 = offload.units().iter().map(|unit| unit.streamed_bytes).sum();
     let ceiling = setting.ceiling.resolve(managed)?;
@@ -115,6 +124,9 @@ fn measure(
         must_stream_bytes: must_stream,
         streamed_bytes: streamed,
         plan_floor_seconds: floor.seconds(streamed),
+        work_seconds: measured.as_ref().map(|measured| measured.unit_seconds.values().sum()),
+        learned_link_bytes_per_second: measured.as_ref().map(|measured| measured.link_bytes_per_second),
+        predicted_seconds: decisions.vmm_predicted_step_seconds.map(|seconds| seconds.0),
         spread_seconds: None,
     };
     let line = |seconds: f64, repeat: serde_json::Value, spread_seconds| Line {
@@ -166,20 +178,29 @@ impl Setting<'_> {
     }
 }
 
-fn attach(prepared: &Prepared, setting: &Setting<'_>) -> Result<Offload, RunError> {
+fn attach(prepared: &Prepared, setting: &Setting<'_>, measured: Option<MeasuredCosts>) -> Result<Offload, RunError> {
     let component = Component::from_checkpoint("transformer", &Checkpoint::open(prepared.path())?, |_| None)?;
     let args = setting.args;
     let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
     let (residency, launches) = setting.mode;
     let config = OffloadConfig::new(prepared.driver());
     let part_bytes = crate::flux::part_bytes(crate::flux::width_for_scale(args.scale()), config.part_bytes);
-    let config = OffloadConfig { source, residency, launches, part_bytes, slots: args.slots, ..config };
+    let config = OffloadConfig {
+        source,
+        residency,
+        launches,
+        part_bytes,
+        slots: args.slots,
+        measure: measured.is_none(),
+        measured,
+        ..config
+    };
     Ok(enable_offload(component, OffloadConfig { ceiling: setting.ceiling, ..config })?)
 }
 
 /// C: seconds of a step with every weight resident, after the steps that bring them there.
 fn resident_step(prepared: &Prepared, workload: &mut Workload, setting: &Setting<'_>) -> Result<f64, RunError> {
-    let offload = attach(prepared, setting)?;
+    let offload = attach(prepared, setting, None)?;
     let units = workload.units(&offload)?;
     timed_steps(workload, &offload, &units, WARM_STEPS, setting.mode.1)?;
     let seconds = timed_steps(workload, &offload, &units, setting.args.steps, setting.mode.1)?;

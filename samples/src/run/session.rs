@@ -67,7 +67,7 @@ impl Session {
             ModelKind::FluxShaped => crate::flux::part_bytes(crate::flux::width_for_scale(args.scale.0), config.part_bytes),
             ModelKind::Minilm => config.part_bytes,
         };
-        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, ..config };
+        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, measure: true, ..config };
         let offload = enable_offload(component, config)?;
         let recording = match RecordRun::from_env()? {
             Some(run) => Some(Recording::start(run, name, &offload)?),
