@@ -1,6 +1,6 @@
 //! Settings of an attached component.
 
-use crate::driver::Driver;
+use crate::driver::{CallMeter, Driver};
 use crate::error::{Error, Result};
 use crate::limits::{DEFAULT_PART_BYTES, MIN_SLOTS};
 use crate::meter::{Clock, SystemClock};
@@ -158,6 +158,8 @@ pub struct OffloadConfig {
     pub look_ahead: bool,
     /// The clock of all host times.
     pub clock: Arc<dyn Clock>,
+    /// What driver calls count into while allocation diagnostics are on; the process has one.
+    pub call_meter: Arc<CallMeter>,
 }
 
 impl OffloadConfig {
@@ -174,6 +176,7 @@ impl OffloadConfig {
             slots: MIN_SLOTS,
             look_ahead: true,
             clock: Arc::new(SystemClock),
+            call_meter: CallMeter::of_process(),
         }
     }
 }

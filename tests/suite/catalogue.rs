@@ -46,8 +46,9 @@ fn generated_files_are_current() {
 fn recorded(offload: &Offload, at: &Path, step: impl Fn(&Offload)) -> Documents {
     let mut journal = offload.metrics_journal(at, JournalOptions { enabled: true });
     let mut paths = vec![journal.record(None).expect("published")];
-    let timer =
-        offload.execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 512 }).expect("starts");
+    let timer = offload
+        .execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 512, ..TimerOptions::default() })
+        .expect("starts");
     for index in 0..3 {
         step(offload);
         paths.push(journal.record(Some(index)).expect("published"));
@@ -55,7 +56,7 @@ fn recorded(offload: &Offload, at: &Path, step: impl Fn(&Offload)) -> Documents 
     let timing = timer.finish().expect("finishes");
     let value = |report: Report| serde_json::to_value(report).expect("JSON");
     let report = |collect_completed| {
-        let options = SnapshotOptions { collect_completed, timing: Some(&timing) };
+        let options = SnapshotOptions { collect_completed, timing: Some(&timing), ..SnapshotOptions::default() };
         ("report", value(offload.metrics_snapshot(options).expect("a report")))
     };
     let early = report(false);

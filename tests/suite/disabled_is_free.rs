@@ -57,8 +57,9 @@ fn run(diagnose: &dyn Fn(&Offload, Step<'_>) -> Option<ddo_recorder::Timing>) ->
     };
     let timing = diagnose(&offload, &mut step);
     let before_report = ledger.seen().calls;
-    let report =
-        offload.metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref() }).expect("a report");
+    let report = offload
+        .metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref(), ..SnapshotOptions::default() })
+        .expect("a report");
     if timing.is_none() {
         assert_eq!(ledger.seen().calls, before_report, "a snapshot without a timer asks the driver nothing");
     }
@@ -98,7 +99,7 @@ fn off_makes_the_same_calls_and_decisions_and_no_folder() {
         }
         journal.finish();
         let timing = timer.finish().expect("off");
-        let options = SnapshotOptions { collect_completed: false, timing: Some(&timing) };
+        let options = SnapshotOptions { collect_completed: false, timing: Some(&timing), ..SnapshotOptions::default() };
         let report = offload.metrics_snapshot(options).expect("a report");
         assert_eq!(report.runtime.execution_timing.expect("said").status, "disabled");
         assert!(report.runtime.native_timeline.is_none());
@@ -113,7 +114,7 @@ fn the_timer_adds_calls_about_events_alone() {
     let plain = bare();
     for native_units in [false, true] {
         let timed = run(&|offload, step| {
-            let options = TimerOptions { enabled: true, native_units, native_capacity: 512 };
+            let options = TimerOptions { enabled: true, native_units, native_capacity: 512, ..TimerOptions::default() };
             let timer = offload.execution_timer(options).expect("starts");
             (0..STEPS).for_each(step);
             let timing = timer.finish().expect("finishes");
@@ -168,13 +169,17 @@ fn a_timed_run_computes_the_same() {
     let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, 2 * UNIT);
     let config = OffloadConfig { ceiling: Ceiling::Bytes(2 * UNIT), ..config(Arc::<Ledger>::clone(&ledger)) };
     let offload = enable_offload(component(4), config).expect("attached");
-    let timer = offload.execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 1 }).expect("starts");
+    let timer = offload
+        .execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 1, ..TimerOptions::default() })
+        .expect("starts");
     for _ in 0..3 {
         assert_eq!(pass(&offload, &[0, 1, 2, 3]).expect("a pass"), reference(&[0, 1, 2, 3]));
     }
     let timing = timer.finish().expect("finishes");
     offload.wait_idle().expect("idle");
-    let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing) }).expect("a report");
+    let report = offload
+        .metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing), ..SnapshotOptions::default() })
+        .expect("a report");
     let timeline = report.runtime.native_timeline.expect("recorded");
     assert_eq!((timeline.status.as_str(), timeline.samples.len()), ("truncated", 1), "a full timeline drops, it never grows");
     drop(timing);

@@ -5,6 +5,7 @@
 //! Invariants: reading never waits and changes nothing, except where a snapshot is asked to collect. What is off
 //! makes no driver call, no file and no folder. Nothing that exists is ever overwritten.
 
+mod allocation;
 pub mod folder;
 mod host_events;
 pub mod host_memory;
@@ -16,6 +17,7 @@ mod timeline;
 mod timer;
 mod windows;
 
+pub use allocation::{AllocationOptions, AllocationRecord, AllocationScope};
 pub use host_events::{DISK_STOP_FILE, HOST_EVENTS_FILE, ranks_of_environment};
 pub(crate) use journal::STEP_FILE_START;
 pub use journal::{JournalOptions, MetricsJournal};

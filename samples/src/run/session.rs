@@ -167,7 +167,11 @@ impl Recording {
         }
         // Uploads made ahead for a next step are part of the timeline too.
         offload.wait_idle()?;
-        let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing) })?;
+        let report = offload.metrics_snapshot(SnapshotOptions {
+            collect_completed: true,
+            timing: Some(&timing),
+            ..SnapshotOptions::default()
+        })?;
         self.run.write_report("final", &report)?;
         Ok(())
     }
