@@ -38,7 +38,7 @@ pub use driver::{
 pub use error::{Admission, Error, Refusal, Result};
 pub use memory::{Checkpoint, HostTensor};
 pub use observe::{
-    AllocationOptions, AllocationRecord, AllocationScope, ExecutionTimer, JournalOptions, MetricsJournal, RecordRun,
-    SnapshotOptions, TimerOptions, Timing,
+    AllocationOptions, AllocationRecord, AllocationScope, ExecutionTimer, Generation, Generations, JournalOptions,
+    MetricsJournal, RecordRun, SnapshotOptions, TimerOptions, Timing,
 };
 pub use session::{CloseReport, Component, Offload, UnitGuard, UnitId, UnitInfo, enable_offload};

@@ -7,6 +7,7 @@
 
 mod allocation;
 pub mod folder;
+mod generations;
 mod host_events;
 pub mod host_memory;
 mod journal;
@@ -18,6 +19,7 @@ mod timer;
 mod windows;
 
 pub use allocation::{AllocationOptions, AllocationRecord, AllocationScope};
+pub use generations::{Generation, Generations, ObservedGeneration};
 pub use host_events::{DISK_STOP_FILE, HOST_EVENTS_FILE, ranks_of_environment};
 pub(crate) use journal::STEP_FILE_START;
 pub use journal::{JournalOptions, MetricsJournal};
