@@ -1,6 +1,7 @@
 //! The one test binary: the list of stories.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod allocation_scope;
 mod catalogue;
 mod catalogue_rules;
 mod check;
@@ -15,6 +16,7 @@ mod disabled_is_free;
 mod driver_contract;
 mod faults;
 mod fuzz;
+mod generations;
 mod golden;
 mod journal_crash;
 mod ledgers;
@@ -32,6 +34,7 @@ mod story;
 mod support;
 mod tidy;
 mod tidy_rules;
+mod timer_scope;
 mod vmm_rows;
 mod wrap;
 mod wrap_jobs;

@@ -8,8 +8,10 @@ pub mod bound;
 pub mod check;
 pub mod delta;
 pub mod diff;
+pub mod driver_calls;
 pub mod estimate;
 pub mod floor;
+pub mod generations;
 pub mod lookahead;
 pub mod memory;
 pub mod memory_series;
@@ -19,7 +21,7 @@ pub mod reconcile;
 pub mod steps;
 pub mod windows;
 
-use crate::run::Run;
+use crate::run::{LoadedReport, Run};
 use ddo_schemas::{Finding, Severity};
 
 /// All findings of a run, the gravest first: those made while reading, those that follow from the values, failed checks.
@@ -40,6 +42,7 @@ pub fn noticed(run: &Run) -> Vec<Finding> {
         all.extend(memory::above_ceiling(component));
         all.extend(bound::contradicted_rate(component));
         for report in &component.reports {
+            all.extend(diagnosed(report));
             all.extend(overlap::verify(report));
             all.extend(overlap::straddling(report));
         }
@@ -47,6 +50,14 @@ pub fn noticed(run: &Run) -> Vec<Finding> {
     all.extend(run.operators.iter().flat_map(operators::findings));
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     all
+}
+
+/// That a report is for a diagnosis, by the scopes that were open.
+fn diagnosed(report: &LoadedReport) -> Option<Finding> {
+    let scopes = report.diagnostic_scopes();
+    let names: Vec<&str> = scopes.iter().map(|scope| scope.rsplit('.').next().unwrap_or(scope)).collect();
+    let text = format!("is not a benchmark: {} was on while it ran", names.join(" and "));
+    (!names.is_empty()).then(|| Finding::note("not_a_benchmark", &report.file, text))
 }
 
 /// True when a finding is more than a note.

@@ -303,10 +303,11 @@ impl ExecutionTimer {
     fn end(mut self, failed: bool) -> Result<Timing> {
         let Some(phase) = self.phase.take() else { return Ok(Timing { phase: None }) };
         self.inner.marks.remove();
-        phase.mark();
+        // The timer's last marker lies behind the timeline's, so that who waits for it has waited for both.
         if let Some(timeline) = &phase.timeline {
             timeline.seal();
         }
+        phase.mark();
         let mut markers = phase.lock();
         markers.finished = true;
         markers.failed = failed;
