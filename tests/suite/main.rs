@@ -29,6 +29,7 @@ mod power;
 mod profile;
 mod reconcile;
 mod runtime;
+mod scopes;
 mod simulation;
 mod story;
 mod support;

@@ -115,8 +115,10 @@ fn rest(steps: &[Interval], total: &Interval) -> Interval {
 
 /// Every report of a run that counted driver calls, with the component's name.
 pub fn all(run: &Run) -> Vec<(String, &LoadedReport, DriverCalls)> {
-    let reports =
-        run.all().flat_map(|run| &run.components).flat_map(|component| component.reports.iter().map(|r| (component, r)));
+    let reports = run
+        .all()
+        .flat_map(|run| &run.components)
+        .flat_map(|component| component.reports.iter().map(move |report| (component, report)));
     reports.filter_map(|(component, report)| Some((component.name.clone(), report, of(report)?))).collect()
 }
 

@@ -237,13 +237,9 @@ fn diagnosis(screen: &mut Screen, component: Option<&Component>) {
         screen.more(&format!(
             "the host waited {} in {} at the ends of steps; the rhythm is another one",
             seconds(waited.0),
-            many_u64(calls, "wait")
+            many(usize::try_from(calls).unwrap_or(usize::MAX), "wait")
         ));
     }
-}
-
-fn many_u64(count: u64, thing: &str) -> String {
-    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }
 
 /// The program without its folders, then the arguments, each as one word.

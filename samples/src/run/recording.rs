@@ -141,3 +141,53 @@ impl Recording {
         Ok(report)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ddo_recorder::{Component, HostDriver, HostOptions, HostTensor, OffloadConfig, enable_offload};
+    use std::time::Duration;
+
+    fn offload() -> Offload {
+        let driver = HostDriver::new(HostOptions::default()).expect("a host driver");
+        let tensor = HostTensor::from_elements(&[2, 2], &[1.0f32; 4]).expect("shape fits");
+        let component =
+            Component::from_tensors("small", vec![("blocks.0.weight".into(), tensor)], |_| None).expect("a component");
+        let config = OffloadConfig { call_meter: std::sync::Arc::default(), ..OffloadConfig::new(driver) };
+        enable_offload(component, config).expect("attached")
+    }
+
+    /// A run that fails keeps its error, gives every scope back, and its report says what failed.
+    #[test]
+    fn a_failing_run_gives_its_scopes_back_and_keeps_its_error() {
+        let folder = std::env::temp_dir().join(format!("ddo-recording-{:032x}", fastrand::u128(..)));
+        std::fs::create_dir(&folder).expect("made");
+        let offload = offload();
+        let settings = Settings {
+            gpu_timing: true,
+            native_timeline: true,
+            diagnostic_step_wait: Some(true),
+            allocation_diagnostics: Some(true),
+            ..Settings::default()
+        };
+        let run = RecordRun::new(folder.clone(), None).expect("usable");
+        let mut recording = Recording::start(Some(run), settings.clone(), "small", &offload).expect("opens");
+        recording.begin_generation(&offload).expect("begins");
+        offload.mark_step().expect("a step");
+        recording.end_step(0, false).expect("recorded");
+        let error = RunError::NoUnit { name: "blocks.7".into(), have: 1 };
+        recording.fail(&offload, &error);
+        let text = std::fs::read_to_string(folder.join("reports/final.json")).expect("written");
+        let report: Report = serde_json::from_str(&text).expect("a report");
+        let scope = report.runtime.allocation_diagnostics.expect("attached");
+        assert_eq!((scope.status.as_deref(), scope.error), (Some("failed"), Some(error.to_string())));
+        assert!(report.runtime.execution_timing.expect("attached").failed);
+        offload.wait_idle().expect("idle");
+        let mut again = Recording::start(None, settings, "small", &offload).expect("every scope was given back");
+        again.begin_generation(&offload).expect("begins");
+        again.end_step(0, true).expect("ends");
+        again.finish(&offload).expect("reports");
+        offload.close(Duration::from_secs(1)).expect("closes");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+}
