@@ -4,6 +4,7 @@
 //! page of such a run says that it is no benchmark; runs that differ in a step wait alone are not compared, and a table says what
 //! changed; what cannot be is refused before anything is made.
 
+use crate::support::trace::sound;
 use crate::support::{Ran, Scratch, command, files, minilm, program, ran, scratch};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -90,6 +91,10 @@ fn told(at: &Scratch, component: &str) {
         summary["findings"].as_array().expect("a list").iter().filter_map(|one| one["code"].as_str()).collect();
     assert!(codes.contains(&"not_a_benchmark") && summary["steps"]["efficiency"].is_null(), "{codes:?}");
     analyze(at, &["check", component]).ended(0);
+
+    let trace = sound(&std::fs::read(at.path().join(format!("{component}.analysis/run.perfetto-trace"))).expect("written"));
+    let steps = trace.on("steps (between markers").filter(|slice| slice.name.starts_with("step ")).count();
+    assert_eq!(steps, 12, "the windows of every generation are drawn, those of the last one once");
 
     let table = analyze(at, &["allocation", component]).ended(0).out;
     assert!(table.contains("not a benchmark: each call was timed") && table.contains("retry waits"), "{table}");

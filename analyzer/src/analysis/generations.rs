@@ -27,26 +27,42 @@ pub struct Row {
     pub faults: Option<u64>,
 }
 
-/// The generations of a run by component, each in the order of its index.
+/// The generations of a run by component, each in the order of its index; those of several runs have the run's name in front.
 pub fn of(run: &Run) -> BTreeMap<String, Vec<Row>> {
-    let mut components: BTreeMap<String, Vec<&Generation>> = BTreeMap::new();
-    for generation in &run.generations {
-        components.entry(generation.component.clone().unwrap_or_else(|| "component".into())).or_default().push(generation);
+    let mut all = BTreeMap::new();
+    for one in run.all() {
+        let prefix = if run.others.is_empty() { String::new() } else { format!("{}/", one.name) };
+        all.extend(of_one(one).into_iter().map(|(name, rows)| (format!("{prefix}{name}"), rows)));
     }
-    let rows = |mut all: Vec<&Generation>| {
-        all.sort_by_key(|generation| (generation.index, generation.file.clone()));
-        let before = std::iter::once(None).chain(all.iter().map(|generation| Some(*generation)));
-        all.iter().zip(before).filter_map(|(generation, before)| row(generation, before)).collect::<Vec<_>>()
+    all
+}
+
+/// A generation and its report.
+type Observed<'a> = (&'a Generation, Option<&'a LoadedReport>);
+
+fn of_one(run: &Run) -> BTreeMap<String, Vec<Row>> {
+    let reports = || run.components.iter().flat_map(|component| component.reports.iter().map(move |report| (component, report)));
+    let mut components: BTreeMap<String, Vec<Observed<'_>>> = BTreeMap::new();
+    for generation in &run.generations {
+        let found = generation.report.as_ref().and_then(|file| reports().find(|(_, report)| report.file == *file));
+        let name = found.map(|(component, _)| component.name.clone()).or_else(|| generation.component.clone());
+        let name = name.unwrap_or_else(|| "component".into());
+        components.entry(name).or_default().push((generation, found.map(|(_, report)| report)));
+    }
+    let rows = |mut all: Vec<Observed<'_>>| {
+        all.sort_by_key(|(generation, report)| (generation.index, report.map(|report| report.file.clone())));
+        let before = std::iter::once(None).chain(all.iter().map(Some));
+        all.iter().zip(before).filter_map(|(one, before)| row(one, before)).collect::<Vec<_>>()
     };
     components.into_iter().map(|(name, all)| (name, rows(all))).collect()
 }
 
-fn row(generation: &Generation, before: Option<&Generation>) -> Option<Row> {
+fn row((generation, report): &Observed<'_>, before: Option<&Observed<'_>>) -> Option<Row> {
     let (index, elapsed_seconds) = generation.index.zip(generation.elapsed_seconds)?;
-    let report = generation.report.as_deref();
+    let report = *report;
     // A hole in the numbers would add two generations together.
-    let before = before.filter(|before| before.index.is_some_and(|before| before.checked_add(1) == Some(index)));
-    let before = before.and_then(|before| before.report.as_deref());
+    let before = before.filter(|(before, _)| before.index.is_some_and(|before| before.checked_add(1) == Some(index)));
+    let before = before.and_then(|(_, report)| *report);
     let added = |path: &str| {
         let value = |report: Option<&LoadedReport>| -> Option<Scalar> { report?.values.get(path).cloned() };
         match subtract(value(before).as_ref(), value(report).as_ref()) {
@@ -70,19 +86,22 @@ fn row(generation: &Generation, before: Option<&Generation>) -> Option<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn generation(index: u64, bytes: Option<u64>) -> Generation {
-        let report = bytes.map(|bytes| {
-            let values = [("runtime.vmm.fast_upload_bytes".into(), Scalar::U64(bytes))].into_iter().collect();
-            Box::new(LoadedReport { values, ..LoadedReport::default() })
-        });
-        Generation { index: Some(index), elapsed_seconds: Some(index as f64 + 0.5), report, ..Generation::default() }
-    }
+    use crate::run::Component;
 
     #[test]
     fn counters_are_differences_between_neighbours() {
+        let mut component = Component { name: "component".into(), ..Component::default() };
+        let mut generation = |index: u64, bytes: Option<u64>| {
+            let file = format!("{index}.json");
+            if let Some(bytes) = bytes {
+                let values = [("runtime.vmm.fast_upload_bytes".into(), Scalar::U64(bytes))].into_iter().collect();
+                component.reports.push(LoadedReport { file: file.clone(), values, ..LoadedReport::default() });
+            }
+            let (elapsed_seconds, report) = (Some(index as f64 + 0.5), bytes.map(|_| file));
+            Generation { index: Some(index), elapsed_seconds, report, component: Some("component".into()) }
+        };
         let generations = vec![generation(1, Some(30)), generation(0, Some(10)), generation(3, Some(90)), generation(4, None)];
-        let run = Run { generations, ..Run::default() };
+        let run = Run { generations, components: vec![component], ..Run::default() };
         let rows = of(&run).remove("component").expect("one component");
         let shown: Vec<_> = rows.iter().map(|row| (row.index, row.uploaded_bytes, row.elapsed_seconds)).collect();
         assert_eq!(shown, [(0, None, 0.5), (1, Some(20), 1.5), (3, None, 3.5), (4, None, 4.5)]);

@@ -165,8 +165,12 @@ impl Loader {
 
     /// Generations join those of other files; of what was monitored, the first report counts.
     fn tracker(&mut self, entry: &walk::Entry, mut value: serde_json::Value) {
-        let generations = generations::take(entry, &mut value, &mut self.paths, &mut self.notes);
-        self.run.generations.extend(generations);
+        for (generation, report) in generations::take(entry, &mut value, &mut self.paths, &mut self.notes) {
+            self.run.generations.push(generation);
+            if let Some(report) = report {
+                self.run.groups.add_report(report);
+            }
+        }
         if value.get("memory_monitor").is_none() {
             return;
         }
