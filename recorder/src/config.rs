@@ -1,6 +1,6 @@
 //! Settings of an attached component.
 
-use crate::driver::Driver;
+use crate::driver::{CallMeter, Driver};
 use crate::error::{Error, Result};
 use crate::limits::{DEFAULT_PART_BYTES, MIN_SLOTS};
 use crate::meter::{Clock, SystemClock};
@@ -164,6 +164,8 @@ pub struct OffloadConfig {
     pub measured: Option<MeasuredCosts>,
     /// The clock of all host times.
     pub clock: Arc<dyn Clock>,
+    /// What driver calls count into while allocation diagnostics are on; the process has one.
+    pub call_meter: Arc<CallMeter>,
 }
 
 /// What a pass was seen to cost.
@@ -191,6 +193,7 @@ impl OffloadConfig {
             measure: false,
             measured: None,
             clock: Arc::new(SystemClock),
+            call_meter: CallMeter::of_process(),
         }
     }
 }

@@ -63,6 +63,8 @@ pub const MAX_JOB_FAILURES: usize = 16;
 pub const EVENT_POLL_MICROSECONDS: u64 = 50;
 /// Remarks about one checkpoint that are listed; further ones are counted.
 pub const MAX_CHECKPOINT_NOTES: usize = 1000;
+/// Steps of one scope of allocation diagnostics: each is about a kilobyte of the report, and a diagnosis is short.
+pub const MAX_ALLOCATION_STEPS: usize = 8192;
 /// Tries of an access call that answers "not ready", each after one synchronisation of the context.
 pub const MAX_ACCESS_RETRIES: u32 = 4;
 /// Bytes registered at a time: whole segments, so that a refusal loses little.

@@ -133,6 +133,7 @@ pub const TABLES: &[Table] = &[
     Table { title: "Verdict: differences", fields: verdict::DifferingField::FIELDS },
     Table { title: "Verdict: runs", fields: verdict::ComparedRuns::FIELDS },
     Table { title: "Verdict: metrics", fields: verdict::ComparedMetric::FIELDS },
+    Table { title: "Verdict: diagnostic changes", fields: verdict::DiagnosticChange::FIELDS },
     Table { title: "Verdict: effects", fields: verdict::EffectSize::FIELDS },
 ];
 

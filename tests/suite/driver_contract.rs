@@ -17,7 +17,8 @@ fn drivers() -> Vec<(String, Arc<dyn Driver>)> {
     for mode in modes {
         let host = HostDriver::new(HostOptions { mode, ..HostOptions::default() }).expect("a host driver");
         let timed = Timed::new(Arc::<HostDriver>::clone(&host), Arc::new(SystemClock));
-        timed.measure(true);
+        // On until the process ends.
+        std::mem::forget(timed.meter().acquire().expect("nobody else has this meter"));
         drivers.push((format!("{mode:?}"), host));
         drivers.push((format!("timed {mode:?}"), timed));
     }
@@ -217,13 +218,13 @@ fn a_timed_driver_counts_only_while_it_is_on() {
     let host = HostDriver::new(HostOptions::default()).expect("a host driver");
     let timed = Timed::new(host, Arc::new(SystemClock));
     let event = timed.event_create(false).expect("event");
-    assert!(timed.reading().calls.values().all(|stats| stats.calls == 0), "off counts nothing");
-    timed.measure(true);
+    assert!(timed.meter().reading().calls.values().all(|stats| stats.calls == 0), "off counts nothing");
+    let lease = timed.meter().acquire().expect("free");
     assert!(timed.event_query(event).expect("query"));
     assert!(timed.memory_create(1).is_err());
-    timed.measure(false);
+    drop(lease);
     timed.event_destroy(event).expect("destroy");
-    let reading = timed.reading();
+    let reading = timed.meter().reading();
     assert_eq!((reading.calls["event_query"].calls, reading.calls["event_destroy"].calls), (1, 0));
     assert_eq!((reading.calls["memory_create"].calls, reading.calls["memory_create"].failed_calls), (1, 1));
 }

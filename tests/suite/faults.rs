@@ -71,7 +71,8 @@ fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
         return Outcome { calls: faulty.calls(), attached: false, errors: 1, quarantined_bytes: 0 };
     };
     let mut errors = 0;
-    let options = TimerOptions { enabled: diagnostics, native_units: diagnostics, native_capacity: 16 };
+    let options =
+        TimerOptions { enabled: diagnostics, native_units: diagnostics, native_capacity: 16, ..TimerOptions::default() };
     let timer = offload.execution_timer(options).inspect_err(|_| errors += 1).ok();
     let order = [0, 1, 2, 3];
     for _ in 0..3 {
@@ -89,7 +90,7 @@ fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
     }
     let timing = timer.and_then(|timer| timer.finish().inspect_err(|_| errors += 1).ok());
     errors += u64::from(offload.wait_idle().is_err());
-    let snapshot = SnapshotOptions { collect_completed: true, timing: timing.as_ref() };
+    let snapshot = SnapshotOptions { collect_completed: true, timing: timing.as_ref(), ..SnapshotOptions::default() };
     match offload.metrics_snapshot(snapshot) {
         Ok(report) => {
             let timeline = report.runtime.native_timeline;

@@ -41,7 +41,9 @@ fn pass(mosaic: &Mosaic, offload: &Offload, order: &[usize], scope: LaunchScope)
 }
 
 fn report(offload: &Offload) -> ddo_schemas::Report {
-    offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: None }).expect("a report")
+    offload
+        .metrics_snapshot(SnapshotOptions { collect_completed: true, timing: None, ..SnapshotOptions::default() })
+        .expect("a report")
 }
 
 fn vmm(offload: &Offload) -> ddo_schemas::sections::Vmm {

@@ -30,7 +30,7 @@ fn close(ledger: &Ledger, offload: &Offload) {
 }
 
 fn vmm(offload: &Offload) -> ddo_schemas::sections::Vmm {
-    let options = SnapshotOptions { collect_completed: true, timing: None };
+    let options = SnapshotOptions { collect_completed: true, timing: None, ..SnapshotOptions::default() };
     offload.metrics_snapshot(options).expect("a report").runtime.vmm.expect("attached")
 }
 

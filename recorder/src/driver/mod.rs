@@ -13,6 +13,7 @@ mod faulty;
 mod file;
 pub mod host;
 mod job;
+mod markers;
 mod timed;
 
 pub use cuda::{CudaContext, CudaDriver, CudaOptions};
@@ -20,7 +21,9 @@ pub use faulty::{Faulty, Script};
 pub use file::{FileIdentity, MappedFile, SourceFile};
 pub use host::{HostDriver, HostMode, HostOptions};
 pub use job::{Element, Grant, HostBytes, HostContext, Job, JobError, JobFailures, Launch, View};
-pub use timed::{CallStats, Timed, TimedReading};
+pub use markers::MarkersBusy;
+pub(crate) use markers::{MarkerClaim, collect_abandoned};
+pub use timed::{CallMeter, CallStats, MeterLease, Timed, TimedReading};
 
 use std::fmt::{self, Debug};
 use std::time::Duration;
@@ -76,6 +79,8 @@ pub struct DeviceFacts {
     pub read_only_registration: bool,
     /// Copy rate that is imitated, in bytes per second; `None` for a real link.
     pub link_bytes_per_second: Option<u64>,
+    /// Which context of this process it is; drivers of one context have the same number.
+    pub context: u64,
 }
 
 /// Device memory at one moment, in bytes.

@@ -45,6 +45,11 @@ impl HostScope {
         self.nanoseconds.get() as f64 / 1e9
     }
 
+    /// Nanoseconds spent inside so far.
+    pub fn nanoseconds(&self) -> u64 {
+        self.nanoseconds.get()
+    }
+
     /// Times the scope was left so far.
     pub fn calls(&self) -> u64 {
         self.calls.get()

@@ -1,7 +1,8 @@
 //! Reports: one detached reading of a session.
 
+use super::allocation::AllocationRecord;
 use super::timer::Timing;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::SourceKind;
 use crate::meter::{Counter, HostScope};
 use crate::session::{Inner, Levels, Offload, PassForecast};
@@ -15,18 +16,32 @@ use ddo_schemas::{Nullable, Report, Seconds, version};
 pub struct SnapshotOptions<'a> {
     /// Retire uploads and work whose end is proven, before reading. Never waits.
     pub collect_completed: bool,
-    /// A finished timer to attach.
+    /// A timer to attach.
     pub timing: Option<&'a Timing>,
+    /// Wait until the device has passed the last marker of that timer, and for nothing else; needs a timer. For
+    /// diagnosis at the end of a phase, never in a step.
+    pub wait: bool,
+    /// A scope of allocation diagnostics to attach.
+    pub allocation: Option<&'a AllocationRecord>,
 }
 
 impl Offload {
-    /// A detached report of the session: plain values, nothing waited for. Works on a closed session too.
+    /// A detached report of the session: plain values, nothing waited for unless asked to. Works on a closed session
+    /// too.
     ///
     /// # Errors
-    /// The driver's, when asked to collect or to read a timer.
+    /// [`Error::Invalid`] for a wait without a timer, and for a timer or a scope of another session; the driver's, when
+    /// asked to collect, to wait or to read a timer.
+    ///
+    /// # Cost
+    /// With `wait`: until the compute stream has passed the timer's last marker.
     pub fn metrics_snapshot(&self, options: SnapshotOptions<'_>) -> Result<Report> {
+        if options.wait && options.timing.is_none() {
+            return Err(Error::invalid("snapshot options", "wait needs a timer to wait for"));
+        }
+        let timing = options.timing.map(|timing| timing.execution(&self.inner, options.wait)).transpose()?;
         let collection = if options.collect_completed { Some(self.collection()?) } else { None };
-        let timing = options.timing.map(|timing| timing.execution(self.inner.facts.clock)).transpose()?;
+        let allocation_diagnostics = options.allocation.map(|record| record.report(&self.inner)).transpose()?;
         let native_timeline = options.timing.and_then(|timing| timing.timeline(self));
         Ok(Report {
             schema_version: version::REPORT,
@@ -43,7 +58,7 @@ impl Offload {
                 native_timeline,
                 component_ownership: None,
                 execution_auxiliary_ownership: None,
-                allocation_diagnostics: None,
+                allocation_diagnostics,
                 operator_diagnostics: None,
             },
         })

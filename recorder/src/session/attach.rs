@@ -2,12 +2,12 @@
 
 use super::Counters;
 use super::component::Component;
-use super::marks::MarksSlot;
+use super::marks::Slot;
 use super::planning::{Placement, Planned, part_plans, plan, unit_infos, unit_plans};
 use super::rows::{configuration, state_report};
 use super::state::{Bindings, Inner, Offload, State, StreamRules};
 use crate::config::{LaunchScope, OffloadConfig, SourceChoice};
-use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
+use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId, Timed};
 use crate::error::{Error, Result};
 use crate::limits::MAX_AHEAD_PARTS;
 use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory};
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// everything taken was given back; I/O errors with their path.
 pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Offload> {
     let clock = Arc::clone(&config.clock);
-    let driver = Arc::clone(&config.driver);
+    let driver: Arc<dyn Driver> = Timed::sharing(Arc::clone(&config.driver), Arc::clone(&clock), Arc::clone(&config.call_meter));
     let facts = driver.facts();
     let mut setup = BTreeMap::new();
     let mut action = |name: &str, from: crate::meter::Nanos, bytes: u64| {
@@ -77,8 +77,10 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         counters: Counters::default(),
         failures: Arc::new(JobFailures::default()),
         book,
-        marks: MarksSlot::default(),
         forecast: OnceLock::new(),
+        marks: Slot::default(),
+        steps: Slot::default(),
+        call_meter: config.call_meter,
         state: Mutex::new(state),
         clock: config.clock,
         driver,

@@ -1,7 +1,7 @@
 //! Closing: completion proof, unmap, release, addresses, events, streams - in this order, written here once.
 
 use super::state::{Inner, Offload, State};
-use crate::driver::{DriverResult, EventId};
+use crate::driver::{DriverResult, EventId, collect_abandoned};
 use crate::error::{Error, Result};
 use crate::limits::MAX_WAIT_SECONDS;
 use std::time::{Duration, Instant};
@@ -111,6 +111,8 @@ impl Inner {
             keep(self.driver.event_destroy(event));
         }
         keep(state.events.close());
+        // Both streams have run dry: what an abandoned timeline left there has been passed.
+        collect_abandoned(&self.facts);
         keep(self.driver.stream_destroy(self.upload));
         keep(self.driver.stream_destroy(self.compute));
     }

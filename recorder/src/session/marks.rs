@@ -1,6 +1,6 @@
-//! The one thing that the hot path knows of observers: somebody may want to mark windows on a stream.
+//! What the hot path knows of observers: somebody may want to mark windows on a stream, or count steps.
 
-use crate::driver::StreamId;
+use crate::driver::{EventId, StreamId};
 use ddo_schemas::timeline::SampleKind;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,45 +16,63 @@ pub trait Marks: Send + Sync + Debug {
     fn begin(&self, kind: SampleKind, unit: u64, bytes: Option<u64>, stream: StreamId) -> Option<MarkToken>;
     /// Marks the end of a window.
     fn end(&self, token: MarkToken, stream: StreamId);
-    /// Marks the end of a step.
+    /// Marks the end of a step. A token asks the host to wait for the marker before it goes on.
+    fn step(&self) -> Option<StepToken>;
+    /// Waits until the device has passed a step's marker.
+    fn wait(&self, step: StepToken);
+}
+
+/// The marker at the end of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepToken(pub EventId);
+
+/// An observer of steps alone, on the host's side: it calls no driver.
+pub trait StepMarks: Send + Sync + Debug {
+    /// A step has been submitted.
     fn step(&self);
 }
 
 /// Place for at most one observer; empty costs one relaxed load.
-#[derive(Debug, Default)]
-pub(crate) struct MarksSlot {
+#[derive(Debug)]
+pub(crate) struct Slot<T: ?Sized> {
     active: AtomicBool,
-    marks: Mutex<Option<Arc<dyn Marks>>>,
+    observer: Mutex<Option<Arc<T>>>,
 }
 
-impl MarksSlot {
-    pub(crate) fn get(&self) -> Option<Arc<dyn Marks>> {
+impl<T: ?Sized> Default for Slot<T> {
+    fn default() -> Slot<T> {
+        Slot { active: AtomicBool::new(false), observer: Mutex::new(None) }
+    }
+}
+
+impl<T: ?Sized> Slot<T> {
+    pub(crate) fn get(&self) -> Option<Arc<T>> {
         if !self.active.load(Ordering::Relaxed) {
             return None;
         }
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Installs an observer; false when there is one already.
-    pub(crate) fn install(&self, marks: Arc<dyn Marks>) -> bool {
-        let mut slot = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn install(&self, observer: Arc<T>) -> bool {
+        let mut slot = self.observer.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
             return false;
         }
-        *slot = Some(marks);
+        *slot = Some(observer);
         self.active.store(true, Ordering::Relaxed);
         true
     }
 
     pub(crate) fn remove(&self) {
         self.active.store(false, Ordering::Relaxed);
-        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 /// Runs `work` inside a window when somebody observes.
 pub(crate) fn window<T>(
-    marks: &MarksSlot,
+    marks: &Slot<dyn Marks>,
     kind: SampleKind,
     unit: usize,
     bytes: Option<u64>,
@@ -80,7 +98,7 @@ pub(crate) struct OpenWindow {
 
 impl OpenWindow {
     /// Opens a window; `None` when nobody observes or there is no room.
-    pub(crate) fn open(marks: &MarksSlot, kind: SampleKind, unit: usize, stream: StreamId) -> Option<OpenWindow> {
+    pub(crate) fn open(marks: &Slot<dyn Marks>, kind: SampleKind, unit: usize, stream: StreamId) -> Option<OpenWindow> {
         let marks = marks.get()?;
         let token = marks.begin(kind, unit as u64, None, stream)?;
         Some(OpenWindow { marks, token, stream })

@@ -28,7 +28,7 @@ pub use attach::enable_offload;
 pub use close::CloseReport;
 pub use component::Component;
 pub use levels::Levels;
-pub use marks::{MarkToken, Marks};
+pub use marks::{MarkToken, Marks, StepMarks, StepToken};
 pub use state::{CompletionCounts, Offload, UnitId, UnitInfo};
 pub use unit::UnitGuard;
 

@@ -86,7 +86,8 @@ impl Inner {
             self.counters.signature_hits.add(plan.batch.len() as u64);
             return Ok(());
         }
-        match state.arena.fault(plan.arena_start..plan.arena_start + plan.span_bytes) {
+        let range = plan.arena_start..plan.arena_start + plan.span_bytes;
+        match self.call_meter.fault_range(&*self.clock, || state.arena.fault(range)) {
             Ok(Admission::Granted) => {}
             Ok(Admission::Refused(refusal)) => {
                 self.counters.fault_failures.add(1);

@@ -3,8 +3,8 @@
 use super::Counters;
 use super::accounts::UnitAccount;
 use super::learning::{Learning, PassForecast};
-use super::marks::MarksSlot;
-use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
+use super::marks::{Marks, Slot, StepMarks};
+use crate::driver::{CallMeter, DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
 use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, Sources, StreamMemory};
 use crate::meter::Clock;
@@ -159,7 +159,9 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) failures: Arc<JobFailures>,
     pub(crate) book: Arc<MappingBook>,
-    pub(crate) marks: MarksSlot,
+    pub(crate) marks: Slot<dyn Marks>,
+    pub(crate) steps: Slot<dyn StepMarks>,
+    pub(crate) call_meter: Arc<CallMeter>,
     pub(crate) configuration: Configuration,
     pub(crate) state_report: StateReport,
     pub(crate) bindings: Bindings,
@@ -373,10 +375,13 @@ impl Offload {
     /// Ends a step: one complete forward of the component.
     ///
     /// The order of units seen since the last step is what look-ahead follows from here on. The checkpoint is
-    /// compared with what it was at opening.
+    /// compared with what it was at opening. It also ends a step of the timer and of the diagnostic scopes.
     ///
     /// # Errors
     /// [`Error::SourceChanged`], which also poisons the session, and whatever went wrong since the last call.
+    ///
+    /// # Cost
+    /// Waits for nothing, unless a timer with `diagnostic_step_wait` runs.
     pub fn mark_step(&self) -> Result<()> {
         if let Some(checkpoint) = &self.inner.checkpoint
             && let Err(error) = checkpoint.check_unchanged()
@@ -385,11 +390,19 @@ impl Offload {
             return Err(error);
         }
         let mut state = self.inner.open()?;
-        if let Some(marks) = self.inner.marks.get() {
-            marks.step();
+        if let Some(steps) = self.inner.steps.get() {
+            steps.step();
         }
+        let marks = self.inner.marks.get();
+        let wait = marks.as_ref().and_then(|marks| marks.step());
         state.order.end_pass();
         self.inner.learn(&mut state);
+        if let (Some(marks), Some(token)) = (marks, wait) {
+            // Without the lock: snapshots and guards of other threads do not wait for this.
+            drop(state);
+            marks.wait(token);
+            state = self.inner.open()?;
+        }
         self.inner.look_ahead(&mut state);
         Ok(())
     }

@@ -23,6 +23,8 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
     Stream(StreamArgs),
+    /// What each scope of observation costs a step of the generated workload: runs without and with it, in turn.
+    Overhead(OverheadArgs),
     /// Seconds and memory of the analyzer over a long journal.
     Journal(JournalArgs),
     /// What a unit costs the host, in virtual time and with bytes that are only counted.
@@ -31,6 +33,62 @@ pub enum Bench {
     Trace(TraceArgs),
     /// How fast the analyzer encodes slices.
     Encode(EncodeArgs),
+}
+
+/// Options of `overhead`.
+#[derive(Clone, Debug, Args)]
+pub struct OverheadArgs {
+    /// The device.
+    #[arg(long, value_enum, default_value_t = DriverKind::Host)]
+    pub driver: DriverKind,
+    /// Index of the device, for drivers that have several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: u32,
+    /// Device memory for weights, in GiB; 40 % of the managed bytes if it is not given.
+    #[arg(long, value_name = "G", value_parser = positive)]
+    pub ceiling_gib: Option<f64>,
+    /// What comes and goes as one.
+    #[arg(long, value_enum, default_value_t = BenchMode::Parts)]
+    pub mode: BenchMode,
+    /// Rows of the matrix products on a cuda device; 0 folds the weights only.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=65_536))]
+    pub tokens: u64,
+    /// Steps in a run.
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub steps: u64,
+    /// Seconds for all pairs together, the start of the device included; at least six rounds are taken.
+    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Size of the model as a share of the full one; 1 on cuda and 0.001 on the host if it is not given.
+    #[arg(long, value_name = "S")]
+    pub scale: Option<ScaleArg>,
+    /// Rate of the host driver's imitated link in 10^9 bytes a second; unlimited if it is not given.
+    #[arg(long, value_name = "R")]
+    pub link_gb_per_second: Option<LinkRate>,
+    /// The checkpoint file, made if it is missing.
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
+}
+
+impl OverheadArgs {
+    /// The same workload in the words of `stream`.
+    pub fn stream(&self) -> StreamArgs {
+        StreamArgs {
+            driver: self.driver,
+            device: self.device,
+            ceiling_gib: self.ceiling_gib.into_iter().collect(),
+            mode: self.mode,
+            source: BenchSource::Mapped,
+            tokens: vec![self.tokens],
+            steps: self.steps,
+            repeats: 1,
+            slots: 2,
+            scale: self.scale,
+            link_gb_per_second: self.link_gb_per_second,
+            registered_gib: None,
+            model: self.model.clone(),
+        }
+    }
 }
 
 /// Options of `trace`.

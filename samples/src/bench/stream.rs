@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Steps before the first timed one: one learns the order, one fills the pipeline.
-const WARM_STEPS: u64 = 2;
+pub(super) const WARM_STEPS: u64 = 2;
 /// Steps of the attachment that tells what a pass costs: the third is timed on the device.
 pub(super) const MEASURING_STEPS: u64 = 4;
 /// How long a close may wait.
@@ -44,11 +44,11 @@ impl Floor {
 }
 
 /// Everything that one line needs beside its time.
-struct Setting<'a> {
-    args: &'a StreamArgs,
-    mode: (ResidencyMode, LaunchScope),
-    tokens: u64,
-    ceiling: Ceiling,
+pub(super) struct Setting<'a> {
+    pub(super) args: &'a StreamArgs,
+    pub(super) mode: (ResidencyMode, LaunchScope),
+    pub(super) tokens: u64,
+    pub(super) ceiling: Ceiling,
 }
 
 /// Runs the benchmark; `print` is called with each line as it is measured.
@@ -178,7 +178,8 @@ impl Setting<'_> {
     }
 }
 
-fn attach(prepared: &Prepared, setting: &Setting<'_>, measured: Option<MeasuredCosts>) -> Result<Offload, RunError> {
+/// Attaches the workload's component as the setting says.
+pub(super) fn attach(prepared: &Prepared, setting: &Setting<'_>, measured: Option<MeasuredCosts>) -> Result<Offload, RunError> {
     let component = Component::from_checkpoint("transformer", &Checkpoint::open(prepared.path())?, |_| None)?;
     let args = setting.args;
     let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
@@ -209,7 +210,7 @@ fn resident_step(prepared: &Prepared, workload: &mut Workload, setting: &Setting
 }
 
 /// Runs steps and compares their results; seconds of one.
-fn timed_steps(
+pub(super) fn timed_steps(
     workload: &mut Workload,
     offload: &Offload,
     units: &[UnitId],
@@ -228,7 +229,8 @@ fn timed_steps(
     Ok(seconds)
 }
 
-fn close(offload: &Offload) -> Result<(), RunError> {
+/// Closes; whatever the close finds wrong is an error.
+pub(super) fn close(offload: &Offload) -> Result<(), RunError> {
     let closed = offload.close(CLOSE_DEADLINE)?;
     match closed.errors.first() {
         None => Ok(()),

@@ -4,15 +4,22 @@ use ddo_recorder::driver::{
     DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId,
     Priority, RegistrationId, StreamId,
 };
+use ddo_recorder::meter::FakeClock;
 use ddo_recorder::{HostDriver, HostOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// What a call takes on a clock that is given to the wrapper: another time for every name.
+pub(crate) fn call_nanoseconds(call: &str) -> u64 {
+    call.bytes().fold(7, |sum, byte| (sum * 31 + u64::from(byte)) % 1009) + 1
+}
+
 /// What the wrapper saw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) calls: BTreeMap<&'static str, u64>,
+    pub(crate) failed: BTreeMap<&'static str, u64>,
     created: BTreeMap<PhysicalId, u64>,
     mapped: BTreeMap<u64, (u64, PhysicalId)>,
     reserved: BTreeMap<u64, u64>,
@@ -48,6 +55,7 @@ pub(crate) struct Ledger {
     ceiling_bytes: u64,
     seen: Mutex<Seen>,
     corrupt: Mutex<Option<u64>>,
+    clock: Mutex<Option<Arc<FakeClock>>>,
 }
 
 impl Ledger {
@@ -58,12 +66,17 @@ impl Ledger {
 
     /// Wraps any driver.
     pub(crate) fn over(inner: Arc<dyn Driver>, ceiling_bytes: u64) -> Arc<Ledger> {
-        Arc::new(Ledger { inner, ceiling_bytes, seen: Mutex::default(), corrupt: Mutex::default() })
+        Arc::new(Ledger { inner, ceiling_bytes, seen: Mutex::default(), corrupt: Mutex::default(), clock: Mutex::default() })
     }
 
     /// What was seen so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.lock().expect("no test panics here").clone()
+    }
+
+    /// Lets every call take [`call_nanoseconds`] on this clock.
+    pub(crate) fn take_time_on(&self, clock: &Arc<FakeClock>) {
+        *self.clock.lock().expect("no test panics here") = Some(Arc::clone(clock));
     }
 
     /// Flips one bit of one byte in the copy that carries the given streamed byte.
@@ -74,8 +87,12 @@ impl Ledger {
     fn note<T>(&self, call: &'static str, result: DriverResult<T>, change: impl FnOnce(&mut Seen, &T)) -> DriverResult<T> {
         let mut seen = self.seen.lock().expect("no test panics here");
         *seen.calls.entry(call).or_default() += 1;
-        if let Ok(value) = &result {
-            change(&mut seen, value);
+        match &result {
+            Ok(value) => change(&mut seen, value),
+            Err(_) => *seen.failed.entry(call).or_default() += 1,
+        }
+        if let Some(clock) = self.clock.lock().expect("no test panics here").as_ref() {
+            clock.advance(call_nanoseconds(call));
         }
         result
     }

@@ -31,6 +31,7 @@ use machine::Op;
 use memory::HostMemory;
 use registered::Registered;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Who runs the streams.
@@ -93,6 +94,8 @@ pub struct HostDriver {
     memory: Arc<HostMemory>,
     executor: Executor,
     registered: Registered,
+    /// Each host driver is a context of its own.
+    context: u64,
 }
 
 impl HostDriver {
@@ -117,7 +120,9 @@ impl HostDriver {
         });
         let executor = Executor::new(options.mode, options.link_bytes_per_second, options.link_latency, Arc::clone(&memory));
         let registered = Registered::new(options.registration_limit_bytes);
-        Ok(Arc::new(HostDriver { options, memory, executor, registered }))
+        static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+        let context = CONTEXTS.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(HostDriver { options, memory, executor, registered, context }))
     }
 
     /// The time that streams see: virtual in the stepped modes, since the driver's start otherwise, in nanoseconds.
@@ -145,6 +150,7 @@ impl Driver for HostDriver {
             page_bytes: self.options.page_bytes,
             read_only_registration: true,
             link_bytes_per_second: self.options.link_bytes_per_second,
+            context: self.context,
         }
     }
 
