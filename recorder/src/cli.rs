@@ -53,6 +53,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "CAPACITY", num_args = 0..=1, require_equals = true)]
     native_timeline: Option<Option<u64>>,
 
+    /// Ask an embedded recorder to sample forwards of MODULE: the calls given, one to four of 0 to 31 [default calls: 0,2]
+    #[arg(long, value_name = "MODULE[:i,j,..]")]
+    operator_diagnostics: Option<String>,
+
     /// Component name, 1 to 64 of A-Z a-z 0-9 . _ -
     #[arg(long, value_name = "NAME")]
     component: Option<String>,
@@ -133,6 +137,7 @@ impl From<Cli> for Request {
             journal: cli.journal,
             gpu_timing: cli.gpu_timing,
             native_timeline: cli.native_timeline,
+            operator_diagnostics: cli.operator_diagnostics,
             component: cli.component,
             labels: cli.labels,
             strict: cli.strict_recording,

@@ -37,5 +37,5 @@ pub use driver::{
 };
 pub use error::{Admission, Error, Refusal, Result};
 pub use memory::{Checkpoint, HostTensor};
-pub use observe::{ExecutionTimer, JournalOptions, MetricsJournal, RecordRun, SnapshotOptions, TimerOptions, Timing};
-pub use session::{CloseReport, Component, Offload, UnitGuard, UnitId, UnitInfo, enable_offload};
+pub use observe::{ExecutionTimer, JournalOptions, MetricsJournal, OperatorOptions, OperatorScope, Operators, RecordRun, SnapshotOptions, TimerOptions, Timing};
+pub use session::{CloseReport, Component, Offload, Range, UnitGuard, UnitId, UnitInfo, enable_offload};

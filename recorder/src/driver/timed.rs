@@ -1,5 +1,6 @@
 //! A wrapper that measures every call: how often, how long on the host, how many failed, and what access answered.
 
+use super::activity::StreamActivity;
 use super::{CALLS, Driver, DriverErrorKind, DriverResult};
 use crate::meter::{Clock, Counter, Nanos};
 use std::collections::BTreeMap;
@@ -75,6 +76,10 @@ impl Timed {
             calls: self.calls.iter().map(|(name, call)| (*name, stats(call))).collect(),
             access_returns: [success, not_ready, out_of_memory, other].map(Counter::get),
         }
+    }
+
+    fn records(&self) -> Option<&dyn StreamActivity> {
+        self.inner.activity()
     }
 
     fn around<T>(&self, call: &'static str, work: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {

@@ -3,6 +3,7 @@
 use super::Counters;
 use super::component::Component;
 use super::marks::MarksSlot;
+use super::ranges::RangesSlot;
 use super::planning::{Placement, Planned, StreamShape, part_plans, plan, unit_infos, unit_plans};
 use super::rows::{configuration, state_report};
 use super::state::{Bindings, Inner, Offload, State, StreamRules};
@@ -79,6 +80,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         failures: Arc::new(JobFailures::default()),
         book,
         marks: MarksSlot::default(),
+        ranges: RangesSlot::default(),
         state: Mutex::new(state),
         clock: config.clock,
         driver,

@@ -1,10 +1,10 @@
 //! The one thing that the hot path knows of observers: somebody may want to mark windows on a stream.
 
+use super::slot::Slot;
 use crate::driver::StreamId;
 use ddo_schemas::timeline::SampleKind;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// An open window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,37 +20,7 @@ pub trait Marks: Send + Sync + Debug {
     fn step(&self);
 }
 
-/// Place for at most one observer; empty costs one relaxed load.
-#[derive(Debug, Default)]
-pub(crate) struct MarksSlot {
-    active: AtomicBool,
-    marks: Mutex<Option<Arc<dyn Marks>>>,
-}
-
-impl MarksSlot {
-    pub(crate) fn get(&self) -> Option<Arc<dyn Marks>> {
-        if !self.active.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Installs an observer; false when there is one already.
-    pub(crate) fn install(&self, marks: Arc<dyn Marks>) -> bool {
-        let mut slot = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_some() {
-            return false;
-        }
-        *slot = Some(marks);
-        self.active.store(true, Ordering::Relaxed);
-        true
-    }
-
-    pub(crate) fn remove(&self) {
-        self.active.store(false, Ordering::Relaxed);
-        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
+pub(crate) type MarksSlot = Slot<dyn Marks>;
 
 /// Runs `work` inside a window when somebody observes.
 pub(crate) fn window<T>(

@@ -16,7 +16,9 @@ mod levels;
 mod marks;
 mod place;
 mod planning;
+mod ranges;
 mod rows;
+mod slot;
 mod state;
 mod unit;
 mod upload;
@@ -26,6 +28,7 @@ pub use close::CloseReport;
 pub use component::Component;
 pub use levels::Levels;
 pub use marks::{MarkToken, Marks};
+pub use ranges::{Range, RangeKind, Ranges};
 pub use state::{CompletionCounts, Offload, UnitId, UnitInfo};
 pub use unit::UnitGuard;
 

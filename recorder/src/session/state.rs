@@ -3,6 +3,7 @@
 use super::Counters;
 use super::accounts::UnitAccount;
 use super::marks::MarksSlot;
+use super::ranges::RangesSlot;
 use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
 use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, PlaceKey, Registrations, Sources, StreamMemory};
@@ -154,6 +155,7 @@ pub(crate) struct Inner {
     pub(crate) failures: Arc<JobFailures>,
     pub(crate) book: Arc<MappingBook>,
     pub(crate) marks: MarksSlot,
+    pub(crate) ranges: RangesSlot,
     pub(crate) configuration: Configuration,
     pub(crate) state_report: StateReport,
     pub(crate) bindings: Bindings,
@@ -333,6 +335,11 @@ impl Offload {
     /// The stream for compute.
     pub fn compute_stream(&self) -> StreamId {
         self.inner.compute
+    }
+
+    /// The stream for uploads.
+    pub fn upload_stream(&self) -> StreamId {
+        self.inner.upload
     }
 
     /// Device memory that streamed weights take turns in, in bytes: all slots, or the ring.

@@ -29,6 +29,8 @@ pub struct Request {
     pub gpu_timing: bool,
     /// Native windows, with their capacity where one was given.
     pub native_timeline: Option<Option<u64>>,
+    /// Module whose forwards are sampled, with the calls where some were given: `MODULE[:i,j,..]`.
+    pub operator_diagnostics: Option<String>,
     /// Component name.
     pub component: Option<String>,
     /// Labels as `KEY=VALUE`.
@@ -155,6 +157,11 @@ impl Request {
         from("gpu_timing", self.gpu_timing, inherited);
         from("native_timeline", self.native_timeline.is_some(), inherited);
         from("native_timeline_capacity", self.native_timeline.flatten().is_some(), inherited);
+        from("operator_diagnostics", self.operator_diagnostics.is_some(), if settings.operator_diagnostics_module.is_some() { inherited } else { "default" });
+        if let Some(text) = &self.operator_diagnostics {
+            let (module, invocations) = parse::operators(text)?;
+            (settings.operator_diagnostics_module, settings.operator_diagnostics_invocations) = (Some(module), invocations);
+        }
         // An absent component is a default, also where the outer object has other settings.
         from("component", self.component.is_some(), if settings.component.is_some() { inherited } else { "default" });
         if let Some(name) = &self.component {

@@ -9,7 +9,7 @@ use super::{Outcome, RunError};
 use crate::args::{ModelKind, SampleArgs, SourceArg};
 use ddo_recorder::{
     Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, LaunchScope, MetricsJournal, Offload,
-    OffloadConfig, RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
+    OffloadConfig, OperatorScope, RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,7 @@ pub struct Session {
 struct Recording {
     run: RecordRun,
     timer: ExecutionTimer,
+    operators: Option<OperatorScope>,
     journal: Option<MetricsJournal>,
 }
 
@@ -148,6 +149,8 @@ impl Recording {
             native_units: settings.native_timeline,
             native_capacity: settings.native_timeline_capacity,
         })?;
+        let options = run.operator_options()?;
+        let operators = options.enabled.then(|| offload.operator_diagnostics(options)).transpose()?;
         // A journal that is off claims no folder.
         let journal = if settings.journal == "steps" {
             let journal = offload.metrics_journal(&run.journal_folder(name)?, JournalOptions { enabled: true });
@@ -157,10 +160,11 @@ impl Recording {
         } else {
             None
         };
-        Ok(Recording { run, timer, journal })
+        Ok(Recording { run, timer, operators, journal })
     }
 
     fn finish(self, offload: &Offload) -> Result<(), RunError> {
+        let operators = self.operators.map(|scope| (scope.operators(), scope.finish()));
         let timing = self.timer.finish()?;
         if let Some(journal) = self.journal {
             journal.finish();
@@ -168,7 +172,13 @@ impl Recording {
         // Uploads made ahead for a next step are part of the timeline too.
         offload.wait_idle()?;
         let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing) })?;
-        self.run.write_report("final", &report)?;
+        let Some((operators, sampled)) = operators else {
+            self.run.write_report("final", &report)?;
+            return Ok(());
+        };
+        self.run.write_report("final", &operators.attach(report))?;
+        // What the scope could not sample is said once the report that shows it is there.
+        sampled?;
         Ok(())
     }
 }
