@@ -80,11 +80,17 @@ pub struct Activities {
 
 /// A source of stream records.
 pub trait StreamActivity: Send + Sync + Debug {
-    /// Starts a capture of at most `most` records and gives the reading of the records' clock, in nanoseconds.
+    /// Starts a capture of at most `most` records.
     ///
     /// # Errors
     /// A capture is running, or records cannot be had here.
-    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<u64>;
+    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<()>;
+
+    /// The reading of the records' clock, in nanoseconds.
+    ///
+    /// # Errors
+    /// The source's.
+    fn now(&self) -> DriverResult<u64>;
 
     /// What this thread queues from here on belongs to the range of this number; 0 for none.
     ///

@@ -67,8 +67,12 @@ impl Faulty {
 super::wrap_driver!(Faulty);
 
 impl StreamActivity for Faulty {
-    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<u64> {
+    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<()> {
         self.around("activity_start", || self.source("activity_start")?.start(filter, most))
+    }
+
+    fn now(&self) -> DriverResult<u64> {
+        self.source("activity_now")?.now()
     }
 
     fn enter(&self, range: u64) -> DriverResult<()> {

@@ -23,6 +23,8 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
     Stream(StreamArgs),
+    /// The timeline's upload windows against the driver's own records of copies; --repeats is not used.
+    Windows(StreamArgs),
     /// Seconds and memory of the analyzer over a long journal.
     Journal(JournalArgs),
     /// What a unit costs the host, in virtual time and with bytes that are only counted.

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Steps before the first timed one: one learns the order, one fills the pipeline.
-const WARM_STEPS: u64 = 2;
+pub(super) const WARM_STEPS: u64 = 2;
 /// How long a close may wait.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -41,11 +41,31 @@ impl Floor {
 }
 
 /// Everything that one line needs beside its time.
-struct Setting<'a> {
-    args: &'a StreamArgs,
-    mode: (ResidencyMode, LaunchScope),
-    tokens: u64,
-    ceiling: Ceiling,
+pub(super) struct Setting<'a> {
+    pub(super) args: &'a StreamArgs,
+    pub(super) mode: (ResidencyMode, LaunchScope),
+    pub(super) tokens: u64,
+    pub(super) ceiling: Ceiling,
+}
+
+/// The ceilings asked for; 40 % where none is.
+fn ceilings(args: &StreamArgs) -> Vec<Ceiling> {
+    let gib = |gib: &f64| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64);
+    match args.ceiling_gib.as_slice() {
+        [] => vec![Ceiling::Percent(40.0)],
+        given => given.iter().map(gib).collect(),
+    }
+}
+
+/// Every combination that the command line asks for.
+pub(super) fn settings(args: &StreamArgs) -> Vec<Setting<'_>> {
+    let mut all = Vec::new();
+    for tokens in args.tokens.iter().copied() {
+        for ceiling in ceilings(args) {
+            all.extend(args.mode.runs().iter().map(|mode| Setting { args, mode: *mode, tokens, ceiling }));
+        }
+    }
+    all
 }
 
 /// Runs the benchmark; `print` is called with each line as it is measured.
@@ -63,11 +83,6 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
     }
     let prepared = Prepared::new(args, target_dir)?;
     let machine = Machine::of(&*prepared.driver());
-    let gib = |gib: &f64| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64);
-    let ceilings: Vec<Ceiling> = match args.ceiling_gib.as_slice() {
-        [] => vec![Ceiling::Percent(40.0)],
-        given => given.iter().map(gib).collect(),
-    };
     for tokens in &args.tokens {
         let mut workload = prepared.workload(args, *tokens)?;
         let link_bytes_per_second = match args.driver {
@@ -78,9 +93,9 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
         let all = Setting { args, mode: resident, tokens: *tokens, ceiling: Ceiling::Bytes(u64::MAX) };
         let resident_seconds = resident_step(&prepared, &mut workload, &all)?;
         let floor = Floor { resident_seconds, link_bytes_per_second };
-        for ceiling in &ceilings {
+        for ceiling in ceilings(args) {
             for mode in args.mode.runs() {
-                let setting = Setting { mode: *mode, ceiling: *ceiling, ..all };
+                let setting = Setting { mode: *mode, ceiling, ..all };
                 measure(&prepared, &mut workload, &setting, floor, &machine, &mut print)?;
             }
         }
@@ -148,7 +163,7 @@ fn measure(
 }
 
 impl Setting<'_> {
-    fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
+    pub(super) fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
         let args = self.args;
         serde_json::json!({
             "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },
@@ -166,7 +181,7 @@ impl Setting<'_> {
     }
 }
 
-fn attach(prepared: &Prepared, setting: &Setting<'_>) -> Result<Offload, RunError> {
+pub(super) fn attach(prepared: &Prepared, setting: &Setting<'_>) -> Result<Offload, RunError> {
     let component = Component::from_checkpoint("transformer", &Checkpoint::open(prepared.path())?, |_| None)?;
     let args = setting.args;
     let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
@@ -188,7 +203,7 @@ fn resident_step(prepared: &Prepared, workload: &mut Workload, setting: &Setting
 }
 
 /// Runs steps and compares their results; seconds of one.
-fn timed_steps(
+pub(super) fn timed_steps(
     workload: &mut Workload,
     offload: &Offload,
     units: &[UnitId],
@@ -207,7 +222,7 @@ fn timed_steps(
     Ok(seconds)
 }
 
-fn close(offload: &Offload) -> Result<(), RunError> {
+pub(super) fn close(offload: &Offload) -> Result<(), RunError> {
     let closed = offload.close(CLOSE_DEADLINE)?;
     match closed.errors.first() {
         None => Ok(()),

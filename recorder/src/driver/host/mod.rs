@@ -148,8 +148,11 @@ impl HostDriver {
 
 /// Records on the clock of the streams: virtual in the stepped modes.
 impl StreamActivity for HostDriver {
-    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<u64> {
-        self.watch.start(filter, most)?;
+    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<()> {
+        self.watch.start(filter, most)
+    }
+
+    fn now(&self) -> DriverResult<u64> {
         Ok(self.executor.now())
     }
 

@@ -7,10 +7,10 @@
 use super::table::{self, Owner, Sampled, SampledRange};
 use super::{base, no_activity, trace, trace_name};
 use crate::driver::activity::{Activities, CHILD_RANGE, ActivityFilter, StreamActivity};
-use crate::driver::{DeviceFacts, Driver};
+use crate::driver::{DeviceFacts, Driver, DriverResult};
 use crate::error::{Error, Result};
-use crate::limits::{MAX_ACTIVITY_RECORDS, MAX_OPERATOR_RANGES};
-use crate::meter::{Clock, Nanos};
+use crate::limits::{CLOCK_READINGS, MAX_ACTIVITY_RECORDS, MAX_OPERATOR_RANGES};
+use crate::meter::Clock;
 use crate::observe::publish::publish_new;
 use crate::session::{Inner, RangeKind, Ranges};
 use ddo_schemas::sections::{OperatorDiagnostics, OperatorSample};
@@ -153,14 +153,16 @@ impl Watcher {
     fn begin_capture(&self, state: &mut State, invocation: u64) {
         let mut alignment = None;
         if self.target.use_device {
-            let before = self.clock.now();
             let none = || no_activity("the driver keeps no records");
             let started = self.source().ok_or_else(none).and_then(|source| {
-                source.start(ActivityFilter::All, MAX_ACTIVITY_RECORDS).map_err(no_activity)
+                source.start(ActivityFilter::All, MAX_ACTIVITY_RECORDS).map_err(no_activity)?;
+                let aligned = Alignment::of(&*self.clock, source).map_err(no_activity);
+                aligned.inspect_err(|_| {
+                    let _ = source.stop();
+                })
             });
-            let after = self.clock.now();
             match started {
-                Ok(reading) => alignment = Some(Alignment::between(before, after, reading)),
+                Ok(found) => alignment = Some(found),
                 Err(error) => return state.lose_device(error),
             }
         }
@@ -212,9 +214,22 @@ impl Watcher {
 }
 
 impl Alignment {
-    fn between(before: Nanos, after: Nanos, reading: u64) -> Alignment {
-        let uncertainty_ns = after.since(before).div_ceil(2);
-        Alignment { offset_ns: i128::from(before.0 + uncertainty_ns) - i128::from(reading), uncertainty_ns }
+    /// The closest of several readings of both clocks.
+    fn of(clock: &dyn Clock, source: &dyn StreamActivity) -> DriverResult<Alignment> {
+        let read = || {
+            let before = clock.now();
+            let reading = source.now()?;
+            let uncertainty_ns = clock.now().since(before).div_ceil(2);
+            Ok(Alignment { offset_ns: i128::from(before.0 + uncertainty_ns) - i128::from(reading), uncertainty_ns })
+        };
+        let mut closest: Alignment = read()?;
+        for _ in 1..CLOCK_READINGS {
+            let next = read()?;
+            if next.uncertainty_ns < closest.uncertainty_ns {
+                closest = next;
+            }
+        }
+        Ok(closest)
     }
 
     /// A record's time on the host's clock; never before its zero.
