@@ -37,5 +37,8 @@ pub use driver::{
 };
 pub use error::{Admission, Error, Refusal, Result};
 pub use memory::{Checkpoint, HostTensor};
-pub use observe::{ExecutionTimer, JournalOptions, MetricsJournal, OperatorOptions, OperatorScope, Operators, RecordRun, SnapshotOptions, TimerOptions, Timing};
+pub use observe::{
+    ExecutionTimer, JournalOptions, MetricsJournal, OperatorOptions, OperatorScope, Operators, RecordRun, SnapshotOptions,
+    TimerOptions, Timing,
+};
 pub use session::{CloseReport, Component, Offload, Range, UnitGuard, UnitId, UnitInfo, enable_offload};

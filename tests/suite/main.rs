@@ -19,6 +19,7 @@ mod golden;
 mod journal_crash;
 mod ledgers;
 mod minilm;
+mod operator_scopes;
 mod operators;
 mod parts;
 mod parts_simulation;
@@ -36,3 +37,6 @@ mod vmm_rows;
 mod wrap;
 mod wrap_jobs;
 mod wrap_memory;
+
+#[global_allocator]
+static ALLOCATOR: support::ffi::Counting = support::ffi::Counting;

@@ -3,8 +3,8 @@
 use super::Counters;
 use super::component::Component;
 use super::marks::MarksSlot;
-use super::ranges::RangesSlot;
 use super::planning::{Placement, Planned, StreamShape, part_plans, plan, unit_infos, unit_plans};
+use super::ranges::RangesSlot;
 use super::rows::{configuration, state_report};
 use super::state::{Bindings, Inner, Offload, State, StreamRules};
 use crate::config::{LaunchScope, OffloadConfig, SourceChoice};

@@ -84,7 +84,8 @@ impl Offload {
         let inside = |name: &str| name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let below = |unit: &super::state::UnitPlan| {
             let rest = path.strip_prefix(&*unit.name).and_then(|rest| rest.strip_prefix('.'));
-            let tensor = |rest: &str| unit.tensors.keys().any(|name| name.strip_prefix(rest).is_some_and(|end| end.starts_with('.')));
+            let tensor =
+                |rest: &str| unit.tensors.keys().any(|name| name.strip_prefix(rest).is_some_and(|end| end.starts_with('.')));
             rest.is_some_and(tensor)
         };
         let module = |name: &String| name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));

@@ -157,7 +157,11 @@ impl Request {
         from("gpu_timing", self.gpu_timing, inherited);
         from("native_timeline", self.native_timeline.is_some(), inherited);
         from("native_timeline_capacity", self.native_timeline.flatten().is_some(), inherited);
-        from("operator_diagnostics", self.operator_diagnostics.is_some(), if settings.operator_diagnostics_module.is_some() { inherited } else { "default" });
+        from(
+            "operator_diagnostics",
+            self.operator_diagnostics.is_some(),
+            if settings.operator_diagnostics_module.is_some() { inherited } else { "default" },
+        );
         if let Some(text) = &self.operator_diagnostics {
             let (module, invocations) = parse::operators(text)?;
             (settings.operator_diagnostics_module, settings.operator_diagnostics_invocations) = (Some(module), invocations);

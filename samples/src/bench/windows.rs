@@ -229,12 +229,7 @@ fn mismatch(reason: String) -> RunError {
 }
 
 /// Runs the steps under the timeline and the records of copies.
-fn watch(
-    prepared: &Prepared,
-    workload: &mut Workload,
-    setting: &Setting<'_>,
-    offload: &Offload,
-) -> Result<Watched, RunError> {
+fn watch(prepared: &Prepared, workload: &mut Workload, setting: &Setting<'_>, offload: &Offload) -> Result<Watched, RunError> {
     let runtime = |error| RunError::Runtime(Error::Driver(error));
     let (driver, launches) = (prepared.driver(), setting.mode.1);
     let units = workload.units(offload)?;
@@ -333,10 +328,8 @@ fn compare(watched: &Watched, setting: serde_json::Value, machine: Machine) -> R
     let none = "no pair aligns the clocks";
     let aligned =
         Aligned { first: fit(before, early, resolution).ok_or(none)?, last: fit(behind, late, resolution).ok_or(none)? };
-    let windows: Vec<&Sample> =
-        timeline.samples.iter().filter(|sample| sample.kind == SampleKind::UploadBatchWindow).collect();
-    let copies: Vec<_> =
-        uploads.iter().map(|record| (seconds(record, origin), record.bytes.unwrap_or_default())).collect();
+    let windows: Vec<&Sample> = timeline.samples.iter().filter(|sample| sample.kind == SampleKind::UploadBatchWindow).collect();
+    let copies: Vec<_> = uploads.iter().map(|record| (seconds(record, origin), record.bytes.unwrap_or_default())).collect();
     let paired = pair_up(&windows, &copies)?;
     line(&paired, &aligned, aligned.line(aligning.len(), resolution), setting, machine)
 }
@@ -388,7 +381,8 @@ fn line(
 /// Nearest ranks of a series of seconds.
 fn spread(mut values: Vec<f64>) -> Option<Spread> {
     values.sort_by(f64::total_cmp);
-    let rank = |share: f64| values.get(((values.len() as f64 * share).ceil() as usize).saturating_sub(1)).map(|value| value * 1e6);
+    let rank =
+        |share: f64| values.get(((values.len() as f64 * share).ceil() as usize).saturating_sub(1)).map(|value| value * 1e6);
     Some(Spread { min_us: rank(0.0)?, median_us: rank(0.5)?, p90_us: rank(0.9)?, p99_us: rank(0.99)?, max_us: rank(1.0)? })
 }
 
@@ -451,5 +445,29 @@ mod tests {
         let found = line(&paired, &aligned, aligned.line(2, 0.0), serde_json::Value::Null, machine).expect("windows");
         assert_eq!((found.contained, found.undecided, found.not_contained), (1, 1, 1));
         assert!((found.wider.max_us - 200.0).abs() < 1e-6 && (found.before.min_us + 100.0).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn windows_of_the_host_driver_contain_their_copies() {
+        use super::super::{Bench, BenchArgs};
+        use clap::Parser as _;
+        let folder = std::env::temp_dir().join(format!("ddo-windows-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a scratch folder");
+        let model = folder.join("model.safetensors");
+        let line = ["ddo-bench", "windows", "--scale", "0.00001", "--steps", "3", "--mode", "both", "--model"];
+        let line = line.iter().map(std::ffi::OsStr::new).chain([model.as_os_str()]);
+        let Bench::Windows(args) = BenchArgs::try_parse_from(line).expect("all known").bench else { panic!("another bench") };
+        let mut lines = Vec::new();
+        let ran = windows(&args, &folder, |line| lines.push(line.clone()));
+        std::fs::remove_dir_all(&folder).expect("ours");
+        ran.expect("windows and copies match");
+        assert_eq!(lines.len(), 2);
+        for line in lines {
+            assert!(line.windows > 0 && line.copies >= line.windows, "{line:?}");
+            // Both clocks are the same one here, so no window may lose a copy.
+            assert_eq!(line.not_contained, 0, "{line:?}");
+            assert!(line.alignment.consistent && line.wider.min_us >= 0.0, "{line:?}");
+            assert_eq!(line.alignment.pairs, 2 * PAIRS);
+        }
     }
 }

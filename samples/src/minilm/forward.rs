@@ -6,9 +6,9 @@
 //! Hidden states are `[batch, seq, HIDDEN]`.
 
 use super::{Batch, EmbeddingWeights, HEADS, HIDDEN, INTERMEDIATE, LAYER_NORM_EPS, LayerWeights};
+use ddo_recorder::HostContext;
 use ddo_recorder::driver::Stretch;
 use ddo_recorder::driver::compute::{self, AttentionShape, ComputeError};
-use ddo_recorder::HostContext;
 
 /// Memory that a layer writes on its way; reused from call to call, it never carries a result.
 #[derive(Clone, Debug, Default)]

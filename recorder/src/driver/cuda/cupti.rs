@@ -87,7 +87,8 @@ fn probe() -> DriverResult<()> {
     let probe = || {
         // SAFETY: loading the vendor's library runs its initialisers, which is what the caller asks for; no symbol is called.
         if !unsafe { sys::is_culib_present() } {
-            let where_to = "name its folder in LD_LIBRARY_PATH, such as /usr/local/cuda/lib64 or /usr/local/cuda/extras/CUPTI/lib64";
+            let where_to =
+                "name its folder in LD_LIBRARY_PATH, such as /usr/local/cuda/lib64 or /usr/local/cuda/extras/CUPTI/lib64";
             return Err(format!("CUPTI (libcupti) was not found; {where_to}"));
         }
         // SAFETY: the library is present, so this does not panic.

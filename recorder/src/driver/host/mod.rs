@@ -35,9 +35,9 @@ use executor::Executor;
 use machine::Op;
 use memory::HostMemory;
 use registered::Registered;
-use watch::Watch;
 use std::sync::Arc;
 use std::time::Duration;
+use watch::Watch;
 
 /// Who runs the streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -305,8 +305,7 @@ mod tests {
 
     #[test]
     fn a_list_has_forty_rows_and_no_capture_no_device_column() {
-        let names: Vec<SampledRange> =
-            (0..100).map(|at| range(&format!("op{at}"), Owner::Operator, None, at, at + 1)).collect();
+        let names: Vec<SampledRange> = (0..100).map(|at| range(&format!("op{at}"), Owner::Operator, None, at, at + 1)).collect();
         let sampled = Sampled::new(&names, None, true);
         let sample = sample(&sampled, 0, 0, Path::new("x.json"));
         assert_eq!(sample.top_host.as_ref().map(Vec::len), Some(OPERATOR_ROWS));

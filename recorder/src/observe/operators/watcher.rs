@@ -6,7 +6,7 @@
 
 use super::table::{self, Owner, Sampled, SampledRange};
 use super::{base, no_activity, trace, trace_name};
-use crate::driver::activity::{Activities, CHILD_RANGE, ActivityFilter, StreamActivity};
+use crate::driver::activity::{Activities, ActivityFilter, CHILD_RANGE, StreamActivity};
 use crate::driver::{DeviceFacts, Driver, DriverResult};
 use crate::error::{Error, Result};
 use crate::limits::{CLOCK_READINGS, MAX_ACTIVITY_RECORDS, MAX_OPERATOR_RANGES};
@@ -192,7 +192,8 @@ impl Watcher {
         let Capture { invocation, ref ranges, alignment, left_out } = *capture;
         if let Some(found) = found.as_ref().filter(|found| found.works.is_empty()) {
             let calls = found.calls.len();
-            let reason = format!("invocation {invocation} of {:?} left no record of a stream, {calls} of calls", self.target.module);
+            let reason =
+                format!("invocation {invocation} of {:?} left no record of a stream, {calls} of calls", self.target.module);
             return Err(no_activity(reason));
         }
         let dropped = left_out + found.as_ref().map_or(0, |found| found.dropped);
@@ -202,12 +203,8 @@ impl Watcher {
             return Err(Error::refused("operators_too_many_records", what, limit.saturating_add(dropped), limit, "records"));
         }
         let sampled = Sampled::new(ranges, found.as_ref(), self.facts.driver == "host");
-        let json = trace::json(&sampled, &trace::Header {
-            facts: &self.facts,
-            module: &self.target.module,
-            invocation,
-            alignment,
-        });
+        let json =
+            trace::json(&sampled, &trace::Header { facts: &self.facts, module: &self.target.module, invocation, alignment });
         let path = publish_new(&self.target.dir, &trace_name(invocation), json.as_bytes())?;
         Ok(table::sample(&sampled, invocation, stop_ns, &path))
     }
@@ -273,7 +270,8 @@ impl Watcher {
             capture.left_out += 1;
             return None;
         }
-        let relative = |path: &str| path.strip_prefix(&self.target.module).and_then(|rest| rest.strip_prefix('.')).map(String::from);
+        let relative =
+            |path: &str| path.strip_prefix(&self.target.module).and_then(|rest| rest.strip_prefix('.')).map(String::from);
         let (owner, name) = match path {
             Some(path) if around.is_none() => (Owner::Module, path.into()),
             Some(path) => {
