@@ -65,6 +65,9 @@ pub(crate) struct Cli {
     /// Ask an embedded host for N generations with the model it loads once, 1 to 1000; --repeat runs the command again instead
     #[arg(long, value_name = "N")]
     repeats: Option<u64>,
+    /// Ask an embedded recorder to sample forwards of MODULE: the calls given, one to four of 0 to 31 [default calls: 0,2]
+    #[arg(long, value_name = "MODULE[:i,j,..]")]
+    operator_diagnostics: Option<String>,
 
     /// Component name, 1 to 64 of A-Z a-z 0-9 . _ -
     #[arg(long, value_name = "NAME")]
@@ -149,6 +152,7 @@ impl From<Cli> for Request {
             diagnostic_step_wait: cli.diagnostic_step_wait,
             allocation_diagnostics: cli.allocation_diagnostics,
             repeats: cli.repeats,
+            operator_diagnostics: cli.operator_diagnostics,
             component: cli.component,
             labels: cli.labels,
             strict: cli.strict_recording,

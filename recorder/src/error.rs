@@ -45,6 +45,9 @@ pub enum Error {
     /// Declined; nothing is broken.
     #[error("refused: {0}")]
     Refused(#[from] Refusal),
+    /// Operators that cannot be sampled.
+    #[error("{0} [bad_operators]")]
+    Operators(#[from] ddo_schemas::settings::BadOperators),
     /// A part that this build does not have.
     #[error("{what} is not available: {reason} [unsupported]")]
     Unsupported {
@@ -172,6 +175,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Refused(refusal) => refusal.code,
+            Error::Operators(_) => "bad_operators",
             Error::Unsupported { .. } => "unsupported",
             Error::Driver(error) => error.code(),
             Error::Io { .. } => "io",

@@ -39,6 +39,6 @@ pub use error::{Admission, Error, Refusal, Result};
 pub use memory::{Checkpoint, HostTensor};
 pub use observe::{
     AllocationOptions, AllocationRecord, AllocationScope, ExecutionTimer, Generation, Generations, JournalOptions,
-    MetricsJournal, RecordRun, SnapshotOptions, TimerOptions, Timing,
+    MetricsJournal, OperatorOptions, OperatorScope, Operators, RecordRun, SnapshotOptions, TimerOptions, Timing,
 };
-pub use session::{CloseReport, Component, Offload, UnitGuard, UnitId, UnitInfo, enable_offload};
+pub use session::{CloseReport, Component, Offload, Range, UnitGuard, UnitId, UnitInfo, enable_offload};

@@ -55,6 +55,18 @@ pub const MAX_CHECKPOINT_FILES: usize = 4096;
 pub const MAX_INDEX_BYTES: u64 = 256 << 20;
 /// Directories tried for one component name (`NAME`, `NAME.2`, ..).
 pub const MAX_NAME_CLAIMS: u32 = 1000;
+/// Invocations of a module that one scope of operator diagnostics samples.
+pub const MAX_OPERATOR_INVOCATIONS: usize = ddo_schemas::settings::MAX_OPERATOR_INVOCATIONS;
+/// Records that one sampled forward keeps, announced ranges apart: some 64 MB of them.
+pub const MAX_ACTIVITY_RECORDS: usize = 1 << 19;
+/// Size of one buffer of CUPTI's records, in bytes: what NVIDIA's own samples use.
+pub const CUPTI_BUFFER_BYTES: usize = 8 << 20;
+/// Announced ranges that one sampled forward keeps.
+pub const MAX_OPERATOR_RANGES: usize = 1 << 16;
+/// Readings of two clocks of which the closest counts.
+pub const CLOCK_READINGS: usize = 16;
+/// Rows of each table of operators; the trace has the rest.
+pub const OPERATOR_ROWS: usize = 40;
 /// Longest settings object taken from the environment, in bytes.
 pub const MAX_SETTINGS_BYTES: usize = 64 << 10;
 /// Job failures kept until the host asks; later ones are counted only.

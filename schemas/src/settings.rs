@@ -42,6 +42,12 @@ section! {
         repeats: Option<u64> = Unit::Count("generations"), Limit, Scope, "start",
             "Generations that a host runs with the model it loaded once, 1 to 1000; the host's own number without it.",
             "The first one is cold; compare the others.";
+        operator_diagnostics_module: Option<String> = Unit::Text, Label, Scope, "start",
+            "Module whose forwards are to be sampled; absent: no operator diagnostics.",
+            "Name a module that the host announces.";
+        operator_diagnostics_invocations: Option<Vec<u64>> = Unit::Index, Identity, Scope, "start",
+            "Which of its calls, from 0: one to four different ones, at most 31; absent: 0 and 2.",
+            "Skip the first call to leave out warm-up.";
         component: Option<String> = Unit::Label, Label, Scope, "start",
             "Component name asked for by the wrapper.",
             "Used as the folder name of the records.";
@@ -59,9 +65,70 @@ impl Default for Settings {
             diagnostic_step_wait: None,
             allocation_diagnostics: None,
             repeats: None,
+            operator_diagnostics_module: None,
+            operator_diagnostics_invocations: None,
             component: None,
         }
     }
+}
+
+/// Calls of a module that one scope of operator diagnostics samples at most.
+pub const MAX_OPERATOR_INVOCATIONS: usize = 4;
+/// Index of the last call that can be sampled.
+pub const LAST_OPERATOR_INVOCATION: u64 = 31;
+/// Calls that are sampled unless told otherwise: the first, and one behind the warm-up.
+pub const DEFAULT_OPERATOR_INVOCATIONS: [u64; 2] = [0, 2];
+
+/// What cannot be sampled by operator diagnostics.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadOperators {
+    /// No module is named.
+    #[error("operator diagnostics need the path of one module; none is given")]
+    NoModule,
+    /// No call, or too many.
+    #[error("operator diagnostics got {got} invocations; 1 to {limit} can be sampled")]
+    Count {
+        /// How many were given.
+        got: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// The same call twice.
+    #[error("operator diagnostics got invocation {index} twice")]
+    Twice {
+        /// The call.
+        index: u64,
+    },
+    /// A call too far in.
+    #[error("operator diagnostics got invocation {got}; the last that can be sampled is {limit}")]
+    Index {
+        /// The call.
+        got: u64,
+        /// The last one.
+        limit: u64,
+    },
+}
+
+/// Checks what operator diagnostics are to sample.
+///
+/// # Errors
+/// The first thing that is missing or outside its limits.
+pub fn check_operators(module: &str, invocations: &[u64]) -> Result<(), BadOperators> {
+    if module.is_empty() {
+        return Err(BadOperators::NoModule);
+    }
+    if !(1..=MAX_OPERATOR_INVOCATIONS).contains(&invocations.len()) {
+        return Err(BadOperators::Count { got: invocations.len(), limit: MAX_OPERATOR_INVOCATIONS });
+    }
+    for (at, index) in invocations.iter().copied().enumerate() {
+        if index > LAST_OPERATOR_INVOCATION {
+            return Err(BadOperators::Index { got: index, limit: LAST_OPERATOR_INVOCATION });
+        }
+        if invocations.iter().take(at).any(|earlier| *earlier == index) {
+            return Err(BadOperators::Twice { index });
+        }
+    }
+    Ok(())
 }
 
 /// Most characters of a component name; it becomes a folder name.
@@ -83,6 +150,12 @@ pub enum BadSettings {
     /// Neither `steps` nor `off`.
     #[error("journal is {0:?}; it must be \"steps\" or \"off\"")]
     Journal(String),
+    /// Operators that cannot be sampled.
+    #[error(transparent)]
+    Operators(#[from] BadOperators),
+    /// Calls to sample of no module.
+    #[error("operator_diagnostics_invocations needs operator_diagnostics_module")]
+    InvocationsWithoutModule,
     /// A switch without the one that it depends on.
     #[error("native_timeline needs gpu_timing; turn both on")]
     TimelineWithoutTiming,
@@ -123,6 +196,13 @@ impl Settings {
         if let Some(name) = self.component.as_ref().filter(|name| !is_component_name(name)) {
             return Err(BadSettings::Component(name.clone()));
         }
+        match (&self.operator_diagnostics_module, &self.operator_diagnostics_invocations) {
+            (Some(module), invocations) => {
+                check_operators(module, invocations.as_deref().unwrap_or(&DEFAULT_OPERATOR_INVOCATIONS))?;
+            }
+            (None, Some(_)) => return Err(BadSettings::InvocationsWithoutModule),
+            (None, None) => {}
+        }
         if self.native_timeline && !self.gpu_timing {
             return Err(BadSettings::TimelineWithoutTiming);
         }
@@ -142,6 +222,22 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operators_are_sampled_within_their_limits() {
+        assert_eq!(check_operators("a", &[31, 0, 7, 2]), Ok(()));
+        for (module, invocations, bad) in [
+            ("", &[0][..], BadOperators::NoModule),
+            ("a", &[], BadOperators::Count { got: 0, limit: 4 }),
+            ("a", &[0, 1, 2, 3, 4], BadOperators::Count { got: 5, limit: 4 }),
+            ("a", &[1, 0, 1], BadOperators::Twice { index: 1 }),
+            ("a", &[32], BadOperators::Index { got: 32, limit: 31 }),
+        ] {
+            assert_eq!(check_operators(module, invocations), Err(bad));
+        }
+        let orphan = Settings { operator_diagnostics_invocations: Some(vec![1]), ..Settings::default() };
+        assert_eq!(orphan.check(), Err(BadSettings::InvocationsWithoutModule));
+    }
 
     #[test]
     fn a_component_name_never_leaves_its_folder() {

@@ -10,6 +10,8 @@ pub const EXECUTION_TIMING: u32 = 1;
 pub const NATIVE_TIMELINE: u32 = 1;
 /// Version of the allocation diagnostics structure.
 pub const ALLOCATION_DIAGNOSTICS: u32 = 1;
+/// Version of what operator diagnostics report.
+pub const OPERATOR_DIAGNOSTICS: u32 = 1;
 /// Version of the run manifest and its seal.
 pub const MANIFEST: u32 = 1;
 /// Version of the settings handed from `ddo-record` to an embedded recorder.

@@ -9,8 +9,8 @@ use crate::support::small::{UNIT_ELEMENTS, component, config, id, pass, referenc
 use crate::support::{ffi, scratch};
 use ddo_recorder::driver::HostMode;
 use ddo_recorder::{
-    AllocationOptions, Ceiling, HostDriver, HostOptions, Job, JournalOptions, Offload, OffloadConfig, SnapshotOptions,
-    TimerOptions, enable_offload,
+    AllocationOptions, Ceiling, HostDriver, HostOptions, Job, JournalOptions, Offload, OffloadConfig, OperatorOptions,
+    SnapshotOptions, TimerOptions, enable_offload,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,6 +19,9 @@ use std::time::Duration;
 
 const UNIT: u64 = UNIT_ELEMENTS * 4;
 const STEPS: u64 = 4;
+
+/// Paths of the units.
+const NAMES: [&str; 6] = ["blocks.0", "blocks.1", "blocks.2", "blocks.3", "blocks.4", "blocks.5"];
 
 /// Driver calls by name, and what was decided: counters and gauges without times.
 #[derive(Debug, PartialEq)]
@@ -52,6 +55,8 @@ fn run(diagnose: &dyn Fn(&Offload, Step<'_>) -> Option<ddo_recorder::Timing>) ->
         let units: [u64; 6] = if index == 2 { [0, 2, 1, 5, 3, 4] } else { [0, 1, 2, 3, 4, 5] };
         for unit in units {
             order.push(format!("{index}: {unit}"));
+            let block = offload.forward(NAMES[unit as usize]);
+            let _operator = block.operator("fold");
             let guard = offload.unit(id(&offload, unit)).expect("pinned");
             offload.launch(offload.compute_stream(), guard, Job::host(|_| Ok(()))).expect("queued");
             offload.wait_idle().expect("idle");
@@ -97,6 +102,9 @@ fn off_makes_the_same_calls_and_decisions_and_no_folder() {
     let off = run(&|offload, step| {
         let timer = offload.execution_timer(TimerOptions::default()).expect("off");
         let scope = offload.allocation_diagnostics(AllocationOptions::default()).expect("off");
+        let dir = Some(folder.clone());
+        let off = OperatorOptions { module_path: Some("blocks.1".into()), output_dir: dir, ..OperatorOptions::default() };
+        let operators = offload.operator_diagnostics(off).expect("off");
         let mut journal = offload.metrics_journal(&folder, JournalOptions::default());
         assert_eq!(journal.record(None).expect("off"), None);
         for index in 0..STEPS {
@@ -107,6 +115,7 @@ fn off_makes_the_same_calls_and_decisions_and_no_folder() {
         let timing = timer.finish().expect("off");
         let record = scope.finish();
         let options = SnapshotOptions { timing: Some(&timing), allocation: Some(&record), ..SnapshotOptions::default() };
+        assert_eq!(operators.finish().expect("off").diagnostics().status.as_deref(), Some("disabled"));
         let report = offload.metrics_snapshot(options).expect("a report");
         assert_eq!(report.runtime.execution_timing.expect("said").status, "disabled");
         assert!(report.runtime.native_timeline.is_none());
@@ -201,6 +210,47 @@ fn off_allocates_as_often_as_never_mentioned() {
         vec![Box::new(offload.execution_timer(TimerOptions { enabled: true, ..TimerOptions::default() }).expect("on"))]
     });
     assert!(on > bare, "the count sees markers: {on}, {bare} without");
+}
+
+#[test]
+fn sampled_operators_change_no_decision_and_ask_for_records_alone() {
+    let at = scratch("operators-calls");
+    let plain = bare();
+    let sampled = run(&|offload, step| {
+        let scope = offload
+            .operator_diagnostics(OperatorOptions {
+                enabled: true,
+                module_path: Some("blocks.1".into()),
+                output_dir: Some(at.path().join("operators")),
+                ..OperatorOptions::default()
+            })
+            .expect("opens");
+        (0..STEPS).for_each(step);
+        assert_eq!(scope.finish().expect("sampled").diagnostics().status.as_deref(), Some("complete"));
+        None
+    });
+    let mut calls = sampled.calls;
+    assert!(calls.remove("activity").is_some_and(|count| count > 0));
+    assert_eq!(calls, plain.calls);
+    assert_eq!((sampled.decisions, sampled.order), (plain.decisions, plain.order));
+    assert_eq!(std::fs::read_dir(at.path().join("operators")).expect("made").count(), 2);
+}
+
+#[test]
+fn announcing_without_a_scope_allocates_nothing() {
+    let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, u64::MAX);
+    let offload = enable_offload(component(2), config(Arc::<Ledger>::clone(&ledger))).expect("attached");
+    let (before, calls) = (ffi::allocations(), ledger.seen().calls);
+    let counting = ffi::allocations();
+    assert!(counting > before, "the counter counts: a map was cloned");
+    for _ in 0..1000 {
+        let block = offload.forward("blocks.1");
+        let child = block.child("a");
+        let _operator = child.operator("fold");
+    }
+    assert_eq!(ffi::allocations(), counting);
+    assert_eq!(ledger.seen().calls, calls);
+    offload.close(Duration::from_secs(10)).expect("closes");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod golden;
 mod journal_crash;
 mod ledgers;
 mod minilm;
+mod operator_scopes;
 mod operators;
 mod parts;
 mod parts_simulation;

@@ -8,7 +8,7 @@ use crate::support::trace::{Reading, sound};
 use crate::support::{Ran, command, data, ran, scratch};
 use ddo_analyzer::analysis::operators::{host_self_ns, summary};
 use ddo_analyzer::output::operators::{Form, json, lines, tables};
-use ddo_analyzer::output::perfetto::{TraceOptions, TraceStats, too_large, write};
+use ddo_analyzer::output::perfetto::{CHILD_TRACK, TraceOptions, TraceStats, too_large, write};
 use ddo_analyzer::run::operators::OperatorTrace;
 use ddo_analyzer::run::{Run, shorten_to};
 use ddo_analyzer::{analysis, ingest};
@@ -111,9 +111,13 @@ fn went_in(bytes: &[u8]) -> Vec<(String, u64, u64)> {
     slices
 }
 
+/// Slices of the trace's own rows; the tracks of child ranges show some of them once more.
+fn rows(reading: &Reading) -> impl Iterator<Item = &crate::support::trace::Slice> {
+    reading.slices.iter().filter(|slice| !slice.track.contains(CHILD_TRACK))
+}
+
 fn came_out(reading: &Reading) -> Vec<(String, u64, u64)> {
-    let mut slices: Vec<_> =
-        reading.slices.iter().map(|slice| (slice.name.clone(), slice.start - 1, slice.end - slice.start)).collect();
+    let mut slices: Vec<_> = rows(reading).map(|slice| (slice.name.clone(), slice.start - 1, slice.end - slice.start)).collect();
     slices.sort();
     slices
 }
@@ -308,7 +312,12 @@ fn a_folder_with_operator_traces_shows_them_as_groups_of_their_own() {
         assert!(!codes(&run).contains(&"operator_trace_not_read".to_string()));
         let (reading, _) = encoded(&run);
         let samples: u64 = run.operators.iter().map(OperatorTrace::slice_count).sum();
-        assert_eq!(reading.on("operator samples").count() as u64, samples);
+        let all = reading.on("operator samples");
+        assert_eq!(all.filter(|slice| !slice.track.contains(CHILD_TRACK)).count() as u64, samples);
+        let children = reading.on(CHILD_TRACK).map(|slice| slice.name.as_str());
+        let children: Vec<&str> = children.collect();
+        assert_eq!(children.len(), 2 * 7, "the sampled block has seven children, in two calls: {children:?}");
+        assert!(children.iter().all(|name| name.starts_with("ddo.forward.")), "{children:?}");
         for number in ["00", "02"] {
             let group = format!("operator samples operators_invocation_{number} (unaligned): python3");
             assert!(reading.slices.iter().any(|slice| slice.track.starts_with(&group)), "{folder}: no {group}");
@@ -340,7 +349,7 @@ fn tables_say_the_same_in_every_form() {
 }
 
 /// Events of a made-up trace: thread, start and length in tenths of nanoseconds.
-fn rows() -> impl Strategy<Value = Vec<(u8, u32, u32)>> {
+fn made_up() -> impl Strategy<Value = Vec<(u8, u32, u32)>> {
     proptest::collection::vec((0..3_u8, 0..400_u32, prop_oneof![Just(0_u32), 0..30_u32, 0..300_u32]), 1..60)
 }
 
@@ -352,7 +361,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_arrangement_comes_out_as_it_went_in(rows in rows()) {
+    fn any_arrangement_comes_out_as_it_went_in(rows in made_up()) {
         let micro = |tenths: u32| format!("{}.{:04}", tenths / 10_000, tenths % 10_000);
         let events: Vec<String> = rows.iter().enumerate().map(|(at, (thread, start, length))| {
             format!(r#"{{"ph":"X","cat":"cpu_op","name":"n{at}","pid":1,"tid":{thread},"ts":{},"dur":{}}}"#, micro(*start), micro(*length))

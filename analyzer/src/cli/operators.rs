@@ -6,7 +6,7 @@ use super::{EXIT_DATA_QUALITY, load, print};
 use crate::analysis;
 use crate::error::Error;
 use crate::limits::{MAX_PRINTED_FINDINGS, TEXT_COLUMNS, TOP_ROWS};
-use crate::output::operators::{Form, json, tables};
+use crate::output::operators::{Form, json, scopes, tables};
 use crate::run::shorten_to;
 use clap::Args;
 use std::io::Write;
@@ -35,8 +35,8 @@ pub(super) struct Operators {
 /// Prints the tables; returns the exit code.
 pub(super) fn run(arguments: &Operators, out: &mut dyn Write) -> Result<u8, Error> {
     let run = load(&arguments.input)?;
-    if run.operators.is_empty() {
-        let reason = "no operator trace is in it; the trace subcommand reads the rest".into();
+    if run.operators.is_empty() && scopes(&run).next().is_none() {
+        let reason = "no operator trace is in it, and no report with operators; the trace subcommand reads the rest".into();
         return Err(Error::NothingUsable { path: arguments.input.clone(), reason });
     }
     if arguments.json {

@@ -6,7 +6,7 @@
 use crate::analysis::operators::{findings, host_self_ns, summary};
 use crate::limits::{SCREEN_OPERATOR_TRACES, TEXT_COLUMNS};
 use crate::run::operators::{DeviceRow, HostRow, OperatorTrace};
-use crate::run::{Run, shorten, shorten_to};
+use crate::run::{OperatorDiagnostics, Run, shorten, shorten_to};
 use comfy_table::{CellAlignment, Table, presets};
 use ddo_schemas::unit::human_bytes;
 use serde_json::{Value, json};
@@ -16,6 +16,9 @@ const SCHEMA_VERSION: u32 = 1;
 
 /// Largest whole number that every reader of JSON keeps exactly.
 const EXACT_IN_JSON: u64 = 1 << 53;
+
+/// Stands for what was not recorded.
+const UNAVAILABLE: &str = "unavailable";
 
 /// Longest name in a table, in characters.
 const NAME_CHARS: usize = 56;
@@ -42,7 +45,7 @@ fn line(trace: &OperatorTrace) -> String {
         None => "device unavailable".into(),
     };
     let state = if trace.complete { "" } else { "incomplete; " };
-    format!("{}: {state}{} events; {host}; {device}", shorten(&trace.file), trace.events)
+    format!("{}: {state}{} events; {host}; {device}; not a benchmark", shorten(&trace.file), trace.events)
 }
 
 fn milliseconds(ns: u64) -> String {
@@ -64,16 +67,22 @@ pub fn tables(run: &Run, top: usize, form: Form) -> String {
     for trace in &run.operators {
         one(&mut out, trace, top, form);
     }
+    for (file, scope) in scopes(run) {
+        children(&mut out, file, scope, form);
+    }
     out
+}
+
+fn heading(out: &mut String, form: Form, level: &str, text: &str) {
+    match form {
+        Form::Text => out.push_str(&format!("{text}\n")),
+        Form::Markdown => out.push_str(&format!("{level} {text}\n\n")),
+    }
 }
 
 fn one(out: &mut String, trace: &OperatorTrace, top: usize, form: Form) {
     let found = summary(trace);
-    let heading = |out: &mut String, level: &str, text: &str| match form {
-        Form::Text => out.push_str(&format!("{text}\n")),
-        Form::Markdown => out.push_str(&format!("{level} {text}\n\n")),
-    };
-    heading(out, "##", &line(trace));
+    heading(out, form, "##", &line(trace));
     if let Some(busy) = found.busy {
         let text = format!(
             "device work: {} added up, {} with at least one running; {} mark(s) are no work ({})",
@@ -85,18 +94,82 @@ fn one(out: &mut String, trace: &OperatorTrace, top: usize, form: Form) {
         out.push_str(&format!("{text}\n"));
     }
     out.push('\n');
-    heading(out, "###", "host rows by self time (inclusive times overlap)");
+    heading(out, form, "###", "host rows by self time (inclusive times overlap)");
     match found.host.is_empty() {
         true => out.push_str("unavailable: no host row was recorded\n"),
         false => out.push_str(&host_table(trace, found.host.iter().take(top), form)),
     }
     more(out, found.host.len(), top);
-    heading(out, "###", "device work by time");
+    heading(out, form, "###", "device work by time");
     match found.device.is_empty() {
         true => out.push_str("unavailable: no device activity was recorded\n"),
         false => out.push_str(&device_table(trace, found.device.iter().take(top), form)),
     }
     more(out, found.device.len(), top);
+}
+
+/// Scopes of operator diagnostics that reports hold, with the report's file; disabled ones have nothing to show.
+pub fn scopes(run: &Run) -> impl Iterator<Item = (&str, &OperatorDiagnostics)> {
+    let reports = run.all().flat_map(|run| &run.components).flat_map(|component| &component.reports);
+    let scopes = reports.filter_map(|report| Some((report.file.as_str(), report.operators.as_ref()?)));
+    scopes.filter(|(_, scope)| scope.status.as_deref() != Some("disabled"))
+}
+
+/// Forwards of the direct children of a sampled module, as a report adds them up.
+fn children(out: &mut String, file: &str, scope: &OperatorDiagnostics, form: Form) {
+    let word = |text: &Option<String>| text.as_deref().map_or_else(|| UNAVAILABLE.to_string(), shorten);
+    let observed = scope.observed.map_or_else(|| UNAVAILABLE.into(), |calls| calls.to_string());
+    let text = format!(
+        "{}: child ranges of {}; scope {}, {} of {} samples, calls seen: {observed}; not a benchmark",
+        shorten(file),
+        name(&word(&scope.module_path), form),
+        word(&scope.status),
+        scope.samples.len(),
+        scope.requested.len()
+    );
+    heading(out, form, "##", &text);
+    for sample in &scope.samples {
+        let number = sample.invocation.map_or_else(|| UNAVAILABLE.into(), |number| number.to_string());
+        let forward = microseconds_of(sample.host_forward_seconds);
+        heading(out, form, "###", &format!("invocation {number}: forward {forward} us on the host (inclusive times overlap)"));
+        if sample.child_ranges.is_empty() {
+            out.push_str("unavailable: no child range was announced\n\n");
+            continue;
+        }
+        let mut table = table(form, &["child", "calls", "self us", "inclusive us", "own device us", "device us"], 1);
+        for row in &sample.child_ranges {
+            let calls = row.calls.map_or_else(|| UNAVAILABLE.into(), |calls| calls.to_string());
+            let times = [row.self_host_seconds, row.host_seconds, row.self_device_seconds, row.device_seconds];
+            table.add_row([name(&row.name, form), calls].into_iter().chain(times.map(microseconds_of)));
+        }
+        out.push_str(&format!("{}\n\n", table.trim_fmt()));
+    }
+}
+
+fn microseconds_of(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| UNAVAILABLE.into(), |seconds| format!("{:.3}", seconds * 1e6))
+}
+
+fn scope_json(file: &str, scope: &OperatorDiagnostics) -> Value {
+    let samples: Vec<Value> = scope
+        .samples
+        .iter()
+        .map(|sample| {
+            let rows: Vec<Value> = sample
+                .child_ranges
+                .iter()
+                .map(|row| {
+                    json!({"name": row.name, "calls": row.calls, "self_host_seconds": row.self_host_seconds,
+                        "host_seconds": row.host_seconds, "self_device_seconds": row.self_device_seconds,
+                        "device_seconds": row.device_seconds})
+                })
+                .collect();
+            json!({"invocation_index": sample.invocation, "host_forward_seconds": sample.host_forward_seconds,
+                "profiler_stop_seconds": sample.profiler_stop_seconds, "child_ranges": rows})
+        })
+        .collect();
+    json!({"file": file, "status": scope.status, "module_path": scope.module_path, "observed_invocations": scope.observed,
+        "requested_invocations": scope.requested, "benchmark_eligible": false, "samples": samples})
 }
 
 fn more(out: &mut String, rows: usize, top: usize) {
@@ -169,7 +242,8 @@ fn device_table<'a>(trace: &OperatorTrace, rows: impl Iterator<Item = &'a Device
 /// The same for machines.
 pub fn json(run: &Run, top: usize) -> Value {
     let traces: Vec<Value> = run.operators.iter().map(|trace| trace_json(trace, top)).collect();
-    json!({"schema_version": SCHEMA_VERSION, "traces": traces, "findings": crate::analysis::findings(run)})
+    let scopes: Vec<Value> = scopes(run).map(|(file, scope)| scope_json(file, scope)).collect();
+    json!({"schema_version": SCHEMA_VERSION, "traces": traces, "scopes": scopes, "findings": crate::analysis::findings(run)})
 }
 
 /// A whole number, as text where a reader of JSON would round it.
@@ -210,7 +284,7 @@ fn trace_json(trace: &OperatorTrace, top: usize) -> Value {
         "slices": exact(trace.slice_count()), "base_time_ns": trace.base_time_ns.map(exact),
         "display_time_unit": trace.display_time_unit, "host_operators_available": found.has_operators,
         "host_self_ns": nullable(host_self_ns(found)), "device": busy,
-        "device_marks": {"events": exact(found.marks.0), "sum_ns": exact(found.marks.1)},
+        "benchmark_eligible": false, "device_marks": {"events": exact(found.marks.0), "sum_ns": exact(found.marks.1)},
         "overlaps": exact(found.overlaps),
         "before_launch": {"events": exact(found.before_launch.0), "most_ns": exact(found.before_launch.1)},
         "launches_without_work": exact(found.launches_without_work),

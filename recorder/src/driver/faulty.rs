@@ -1,5 +1,6 @@
 //! A wrapper that fails calls on purpose: the k-th call of all, or calls of one name by script.
 
+use super::activity::{Activities, ActivityFilter, StreamActivity};
 use super::{Driver, DriverError, DriverErrorKind, DriverResult};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +41,15 @@ impl Faulty {
         self.count.load(Ordering::Relaxed)
     }
 
+    fn records(&self) -> Option<&dyn StreamActivity> {
+        self.inner.activity().map(|_| self as &dyn StreamActivity)
+    }
+
+    fn source(&self, call: &'static str) -> DriverResult<&dyn StreamActivity> {
+        let none = || DriverError::new(call, DriverErrorKind::System, "there is no source of records");
+        self.inner.activity().ok_or_else(none)
+    }
+
     fn around<T>(&self, call: &'static str, work: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,3 +65,23 @@ impl Faulty {
 }
 
 super::wrap_driver!(Faulty);
+
+impl StreamActivity for Faulty {
+    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<()> {
+        self.around("activity_start", || self.source("activity_start")?.start(filter, most))
+    }
+
+    fn now(&self) -> DriverResult<u64> {
+        self.source("activity_now")?.now()
+    }
+
+    fn enter(&self, range: u64) -> DriverResult<()> {
+        self.around("activity_enter", || self.source("activity_enter")?.enter(range))
+    }
+
+    fn stop(&self) -> DriverResult<Activities> {
+        // The capture ends, whatever the script says.
+        let stopped = self.source("activity_stop")?.stop();
+        self.around("activity_stop", || stopped)
+    }
+}

@@ -1,9 +1,12 @@
 //! Work that a host hands to a stream, and the views it may read.
 
 use super::DeviceAddress;
+use super::activity::CHILD_RANGE;
 use super::cuda::CudaContext;
+use super::host::Inside;
 use crate::limits::{MAX_JOB_FAILURES, MAX_RANK};
 use crate::plan::checkpoint::Dtype;
+use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,11 +172,40 @@ impl From<super::compute::ComputeError> for JobError {
 pub struct HostContext {
     grants: Vec<Grant>,
     backed: bool,
+    inside: Option<Inside>,
+}
+
+/// A stretch of host work, until it is dropped.
+#[derive(Debug)]
+#[must_use = "a stretch ends when it is dropped"]
+pub struct Stretch<'a> {
+    open: Option<(&'a Inside, Cow<'a, str>, u64)>,
+}
+
+impl Drop for Stretch<'_> {
+    fn drop(&mut self) {
+        if let Some((inside, name, start)) = self.open.take() {
+            inside.ended(&name, start);
+        }
+    }
 }
 
 impl HostContext {
     pub(crate) fn new(grants: Vec<Grant>) -> HostContext {
-        HostContext { grants, backed: true }
+        HostContext { grants, backed: true, inside: None }
+    }
+
+    /// Announces a stretch of this work under a name, such as that of an operator; it ends when the value is dropped. Nothing
+    /// is recorded unless a diagnostic scope watches the stream.
+    pub fn stretch<'a>(&'a self, name: &'a str) -> Stretch<'a> {
+        Stretch { open: self.inside.as_ref().map(|inside| (inside, Cow::Borrowed(name), inside.now())) }
+    }
+
+    /// Announces the forward of a child of the module that this work belongs to, by its name there; otherwise as
+    /// [`HostContext::stretch`].
+    pub fn child<'a>(&'a self, name: &'a str) -> Stretch<'a> {
+        let named = || Cow::Owned(format!("{CHILD_RANGE}{name}"));
+        Stretch { open: self.inside.as_ref().map(|inside| (inside, named(), inside.now())) }
     }
 
     /// The elements of a pinned tensor.
@@ -298,10 +330,10 @@ impl Launch {
     }
 
     /// Runs host work; a panic in it becomes a failure. `backed` says whether device memory holds bytes.
-    pub(crate) fn run_host(self, backed: bool) {
+    pub(crate) fn run_host(self, backed: bool, inside: Option<Inside>) {
         let Launch { job, grants, unit, failures } = self;
         let outcome = match job {
-            Job::Host { work, .. } => guarded(|| work(&HostContext { grants, backed })),
+            Job::Host { work, .. } => guarded(|| work(&HostContext { grants, backed, inside })),
             Job::Cuda(_) => Err(CUDA_ONLY.to_string()),
         };
         if let Err(reason) = outcome {

@@ -6,6 +6,7 @@
 //! in-order queues; order between streams comes from events alone. An asynchronous copy owns its source bytes until
 //! it has run.
 
+pub mod activity;
 pub mod compute;
 pub mod cuda;
 pub mod descriptors;
@@ -20,11 +21,12 @@ pub use cuda::{CudaContext, CudaDriver, CudaOptions};
 pub use faulty::{Faulty, Script};
 pub use file::{FileIdentity, MappedFile, SourceFile};
 pub use host::{HostDriver, HostMode, HostOptions};
-pub use job::{Element, Grant, HostBytes, HostContext, Job, JobError, JobFailures, Launch, View};
+pub use job::{Element, Grant, HostBytes, HostContext, Job, JobError, JobFailures, Launch, Stretch, View};
 pub use markers::MarkersBusy;
 pub(crate) use markers::{MarkerClaim, collect_abandoned};
 pub use timed::{CallMeter, CallStats, MeterLease, Timed, TimedReading};
 
+use activity::StreamActivity;
 use std::fmt::{self, Debug};
 use std::time::Duration;
 
@@ -243,14 +245,22 @@ pub trait Driver: Send + Sync + Debug {
 
     /// Queues host-supplied work.
     fn launch(&self, stream: StreamId, launch: Launch) -> DriverResult<()>;
+
+    /// Where records of what the streams ran come from; `None` without such a source. No call of the device.
+    fn activity(&self) -> Option<&dyn StreamActivity> {
+        None
+    }
 }
 
-/// Implements [`Driver`] for a wrapper with a field `inner` and a method `around(call, work)`.
+/// Implements [`Driver`] for a wrapper with a field `inner`, a method `around(call, work)`, and a method `records()` for [`Driver::activity`].
 macro_rules! wrap_driver {
     ($wrapper:ty) => {
         impl $crate::driver::Driver for $wrapper {
             fn facts(&self) -> $crate::driver::DeviceFacts {
                 self.inner.facts()
+            }
+            fn activity(&self) -> Option<&dyn $crate::driver::activity::StreamActivity> {
+                self.records()
             }
             $crate::driver::wrapped! {
                 memory_info() -> $crate::driver::MemoryInfo;

@@ -3,6 +3,7 @@
 //! The numbers belong to a [`CallMeter`], which any number of wrappers share: one meter stands for all calls of a
 //! process. Off, a call costs one relaxed load.
 
+use super::activity::StreamActivity;
 use super::{CALLS, Driver, DriverErrorKind, DriverResult};
 use crate::meter::{Clock, Counter, HostScope, Nanos};
 use std::collections::BTreeMap;
@@ -197,6 +198,10 @@ impl Timed {
     /// The meter that calls count into.
     pub fn meter(&self) -> &Arc<CallMeter> {
         &self.meter
+    }
+
+    fn records(&self) -> Option<&dyn StreamActivity> {
+        self.inner.activity()
     }
 
     fn around<T>(&self, call: &'static str, work: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {

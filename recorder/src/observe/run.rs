@@ -3,6 +3,7 @@
 use super::folder::claim_dir;
 use super::host_events::{DISK_STOP_FILE, append, event};
 use super::journal::{make_folder, to_json};
+use super::operators::OperatorOptions;
 use super::publish::{PublishError, publish_new};
 use crate::error::{Error, Result};
 use crate::limits::{MAX_NAME_CLAIMS, MAX_PHASE_CHARS, MAX_SETTINGS_BYTES};
@@ -77,6 +78,31 @@ impl RecordRun {
             .map_err(|error| Error::io("claim a folder in", &snapshots, std::io::Error::other(error)))?;
         self.tell(&HostEvent { component: Some(component.into()), folder: Some(self.relative(&claimed)), ..event("component") })?;
         Ok(claimed)
+    }
+
+    /// Claims a folder for the traces of a scope of operator diagnostics: `operators`, else `operators.2` and so on.
+    ///
+    /// # Errors
+    /// I/O errors with their path.
+    pub fn operators_folder(&self) -> Result<PathBuf> {
+        claim_dir(&self.folder, "operators")
+            .map_err(|error| Error::io("claim a folder in", &self.folder, std::io::Error::other(error)))
+    }
+
+    /// The scope of operator diagnostics that the wrapper asks for; disabled where it asks for none, and no folder is claimed then.
+    ///
+    /// # Errors
+    /// I/O errors with their path.
+    pub fn operator_options(&self) -> Result<OperatorOptions> {
+        let Some(module) = &self.settings.operator_diagnostics_module else { return Ok(OperatorOptions::default()) };
+        let usual = OperatorOptions::default();
+        Ok(OperatorOptions {
+            enabled: true,
+            module_path: Some(module.clone()),
+            invocations: self.settings.operator_diagnostics_invocations.clone().unwrap_or(usual.invocations),
+            output_dir: Some(self.operators_folder()?),
+            use_cuda: true,
+        })
     }
 
     /// The file that appears when the wrapper's disk budget is reached; for

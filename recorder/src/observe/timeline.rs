@@ -112,6 +112,11 @@ impl Timeline {
         Ok(timeline)
     }
 
+    /// The event that times count from.
+    pub(super) fn epoch(&self) -> EventId {
+        self.epoch
+    }
+
     fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }

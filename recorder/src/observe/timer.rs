@@ -284,6 +284,12 @@ impl ExecutionTimer {
         Timing { phase: self.phase.clone() }
     }
 
+    /// The event that the native timeline's times count from, for tools that align another clock with it. It stays until the
+    /// timer is finished and every window is resolved.
+    pub fn timeline_epoch(&self) -> Option<EventId> {
+        Some(self.phase.as_ref()?.timeline.as_ref()?.epoch())
+    }
+
     /// Ends the phase: records the last marker, waits for nothing.
     ///
     /// # Errors

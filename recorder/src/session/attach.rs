@@ -2,9 +2,10 @@
 
 use super::Counters;
 use super::component::Component;
-use super::marks::Slot;
 use super::planning::{Placement, Planned, part_plans, plan, unit_infos, unit_plans};
+use super::ranges::RangesSlot;
 use super::rows::{configuration, state_report};
+use super::slot::Slot;
 use super::state::{Bindings, Inner, Offload, State, StreamRules};
 use crate::config::{LaunchScope, OffloadConfig, SourceChoice};
 use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId, Timed};
@@ -81,6 +82,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         marks: Slot::default(),
         steps: Slot::default(),
         call_meter: config.call_meter,
+        ranges: RangesSlot::default(),
         state: Mutex::new(state),
         clock: config.clock,
         driver,

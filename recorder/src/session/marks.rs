@@ -1,10 +1,10 @@
 //! What the hot path knows of observers: somebody may want to mark windows on a stream, or count steps.
 
+use super::slot::Slot;
 use crate::driver::{EventId, StreamId};
 use ddo_schemas::timeline::SampleKind;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// An open window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,43 +32,8 @@ pub trait StepMarks: Send + Sync + Debug {
     fn step(&self);
 }
 
-/// Place for at most one observer; empty costs one relaxed load.
-#[derive(Debug)]
-pub(crate) struct Slot<T: ?Sized> {
-    active: AtomicBool,
-    observer: Mutex<Option<Arc<T>>>,
-}
-
-impl<T: ?Sized> Default for Slot<T> {
-    fn default() -> Slot<T> {
-        Slot { active: AtomicBool::new(false), observer: Mutex::new(None) }
-    }
-}
-
-impl<T: ?Sized> Slot<T> {
-    pub(crate) fn get(&self) -> Option<Arc<T>> {
-        if !self.active.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Installs an observer; false when there is one already.
-    pub(crate) fn install(&self, observer: Arc<T>) -> bool {
-        let mut slot = self.observer.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_some() {
-            return false;
-        }
-        *slot = Some(observer);
-        self.active.store(true, Ordering::Relaxed);
-        true
-    }
-
-    pub(crate) fn remove(&self) {
-        self.active.store(false, Ordering::Relaxed);
-        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
+pub(crate) type MarksSlot = Slot<dyn Marks>;
+pub(crate) type StepsSlot = Slot<dyn StepMarks>;
 
 /// Runs `work` inside a window when somebody observes.
 pub(crate) fn window<T>(

@@ -18,8 +18,10 @@ mod marks;
 mod place;
 mod planning;
 mod predict;
+mod ranges;
 mod rows;
 mod shapes;
+mod slot;
 mod state;
 mod unit;
 mod upload;
@@ -29,6 +31,7 @@ pub use close::CloseReport;
 pub use component::Component;
 pub use levels::Levels;
 pub use marks::{MarkToken, Marks, StepMarks, StepToken};
+pub use ranges::{Range, RangeKind, Ranges};
 pub use state::{CompletionCounts, Offload, UnitId, UnitInfo};
 pub use unit::UnitGuard;
 

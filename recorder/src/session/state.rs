@@ -3,7 +3,8 @@
 use super::Counters;
 use super::accounts::UnitAccount;
 use super::learning::{Learning, PassForecast};
-use super::marks::{Marks, Slot, StepMarks};
+use super::marks::{MarksSlot, StepsSlot};
+use super::ranges::RangesSlot;
 use crate::driver::{CallMeter, DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
 use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, Sources, StreamMemory};
@@ -159,9 +160,10 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) failures: Arc<JobFailures>,
     pub(crate) book: Arc<MappingBook>,
-    pub(crate) marks: Slot<dyn Marks>,
-    pub(crate) steps: Slot<dyn StepMarks>,
+    pub(crate) steps: StepsSlot,
     pub(crate) call_meter: Arc<CallMeter>,
+    pub(crate) marks: MarksSlot,
+    pub(crate) ranges: RangesSlot,
     pub(crate) configuration: Configuration,
     pub(crate) state_report: StateReport,
     pub(crate) bindings: Bindings,
@@ -344,6 +346,11 @@ impl Offload {
     /// The stream for compute.
     pub fn compute_stream(&self) -> StreamId {
         self.inner.compute
+    }
+
+    /// The stream for uploads.
+    pub fn upload_stream(&self) -> StreamId {
+        self.inner.upload
     }
 
     /// Device memory that streamed weights take turns in, in bytes: all slots, or the ring.

@@ -26,6 +26,14 @@ pub enum WrapError {
         /// The words that exist.
         allowed: &'static str,
     },
+    /// A call that is no number.
+    #[error("--operator-diagnostics {text:?}: {got:?} is no index of a call; write MODULE or MODULE:0,2")]
+    Invocation {
+        /// The word.
+        got: String,
+        /// All of it.
+        text: String,
+    },
     /// A text that is no duration.
     #[error("--interval is {got:?}; write a number with its unit, such as 100ms or 2s")]
     NotADuration {

@@ -36,6 +36,16 @@ pub(super) fn monitor(word: Option<&str>) -> Result<Monitor, WrapError> {
     }
 }
 
+/// A module and the calls of it that are to be sampled; their limits are checked with the other settings.
+pub(super) fn operators(text: &str) -> Result<(String, Option<Vec<u64>>), WrapError> {
+    let Some((module, list)) = text.rsplit_once(':') else { return Ok((text.into(), None)) };
+    let index = |word: &str| {
+        let plain = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        word.parse().ok().filter(|_| plain).ok_or_else(|| WrapError::Invocation { got: word.into(), text: text.into() })
+    };
+    Ok((module.into(), Some(list.split(',').map(index).collect::<Result<_, _>>()?)))
+}
+
 /// A size with its unit: KiB, MiB, GiB count in 1024, kB, MB, GB in 1000.
 pub(super) fn disk_budget(text: Option<&str>) -> Result<Option<u64>, WrapError> {
     let Some(text) = text else { return Ok(None) };
@@ -120,6 +130,15 @@ mod tests {
         }
         for text in ["0ms", "9ms", "61s", "99999999999999999999999s"] {
             assert!(matches!(interval(Some(text)), Err(WrapError::Interval { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_module_comes_with_its_calls_or_without() {
+        assert_eq!(operators("a.b").expect("valid"), ("a.b".into(), None));
+        assert_eq!(operators("a.b:3,0").expect("valid"), ("a.b".into(), Some(vec![3, 0])));
+        for text in ["a:", "a:x", "a:1,,2", "a:-1", "a:+1", "a:1.0", "a:99999999999999999999"] {
+            assert!(matches!(operators(text), Err(WrapError::Invocation { .. })), "{text}");
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Request {
     pub allocation_diagnostics: bool,
     /// Generations with one loaded model.
     pub repeats: Option<u64>,
+    /// Module whose forwards are sampled, with the calls where some were given: `MODULE[:i,j,..]`.
+    pub operator_diagnostics: Option<String>,
     /// Component name.
     pub component: Option<String>,
     /// Labels as `KEY=VALUE`.
@@ -166,6 +168,15 @@ impl Request {
         from("diagnostic_step_wait", self.diagnostic_step_wait, outer(settings.diagnostic_step_wait.is_some()));
         from("allocation_diagnostics", self.allocation_diagnostics, outer(settings.allocation_diagnostics.is_some()));
         from("repeats", self.repeats.is_some(), outer(settings.repeats.is_some()));
+        from(
+            "operator_diagnostics",
+            self.operator_diagnostics.is_some(),
+            if settings.operator_diagnostics_module.is_some() { inherited } else { "default" },
+        );
+        if let Some(text) = &self.operator_diagnostics {
+            let (module, invocations) = parse::operators(text)?;
+            (settings.operator_diagnostics_module, settings.operator_diagnostics_invocations) = (Some(module), invocations);
+        }
         // An absent component is a default, also where the outer object has other settings.
         from("component", self.component.is_some(), if settings.component.is_some() { inherited } else { "default" });
         if let Some(name) = &self.component {

@@ -25,6 +25,8 @@ pub enum Bench {
     Stream(StreamArgs),
     /// What each scope of observation costs a step of the generated workload: runs without and with it, in turn.
     Overhead(OverheadArgs),
+    /// The timeline's upload windows against the driver's own records of copies; --repeats is not used.
+    Windows(StreamArgs),
     /// Seconds and memory of the analyzer over a long journal.
     Journal(JournalArgs),
     /// What a unit costs the host, in virtual time and with bytes that are only counted.

@@ -8,6 +8,7 @@
 //! | `rate` | how fast do registered file bytes reach the device? |
 //! | `workload` | what is run: the generated model on either driver? |
 //! | `scale` | what does a unit cost the host, from a few units to ten thousand? |
+//! | `windows` | do upload windows contain their copies, and how much wider are they? |
 //! | `trace` | how fast is a profiler's trace converted, how fast are slices encoded? |
 //! | `overhead` | what does each scope of observation cost a step? |
 //! | `stream` | how long does a step take, and what is its floor? |
@@ -25,6 +26,7 @@ mod rate;
 mod scale;
 mod stream;
 mod trace;
+mod windows;
 mod workload;
 
 pub use args::{
@@ -37,3 +39,4 @@ pub use scale::{ScaleLine, scale};
 use stream::WARM_STEPS;
 pub use stream::{Floor, stream};
 pub use trace::{EncodeLine, TraceLine, encode, trace};
+pub use windows::{AlignmentLine, Spread, WindowsLine, windows};

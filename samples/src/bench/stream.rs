@@ -51,6 +51,26 @@ pub(super) struct Setting<'a> {
     pub(super) ceiling: Ceiling,
 }
 
+/// The ceilings asked for; 40 % where none is.
+fn ceilings(args: &StreamArgs) -> Vec<Ceiling> {
+    let gib = |gib: &f64| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64);
+    match args.ceiling_gib.as_slice() {
+        [] => vec![Ceiling::Percent(40.0)],
+        given => given.iter().map(gib).collect(),
+    }
+}
+
+/// Every combination that the command line asks for.
+pub(super) fn settings(args: &StreamArgs) -> Vec<Setting<'_>> {
+    let mut all = Vec::new();
+    for tokens in args.tokens.iter().copied() {
+        for ceiling in ceilings(args) {
+            all.extend(args.mode.runs().iter().map(|mode| Setting { args, mode: *mode, tokens, ceiling }));
+        }
+    }
+    all
+}
+
 /// Runs the benchmark; `print` is called with each line as it is measured.
 ///
 /// # Errors
@@ -66,11 +86,6 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
     }
     let prepared = Prepared::new(args, target_dir)?;
     let machine = Machine::of(&*prepared.driver());
-    let gib = |gib: &f64| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64);
-    let ceilings: Vec<Ceiling> = match args.ceiling_gib.as_slice() {
-        [] => vec![Ceiling::Percent(40.0)],
-        given => given.iter().map(gib).collect(),
-    };
     for tokens in &args.tokens {
         let mut workload = prepared.workload(args, *tokens)?;
         let link_bytes_per_second = match args.driver {
@@ -81,9 +96,9 @@ pub fn stream(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Line)
         let all = Setting { args, mode: resident, tokens: *tokens, ceiling: Ceiling::Bytes(u64::MAX) };
         let resident_seconds = resident_step(&prepared, &mut workload, &all)?;
         let floor = Floor { resident_seconds, link_bytes_per_second };
-        for ceiling in &ceilings {
+        for ceiling in ceilings(args) {
             for mode in args.mode.runs() {
-                let setting = Setting { mode: *mode, ceiling: *ceiling, ..all };
+                let setting = Setting { mode: *mode, ceiling, ..all };
                 measure(&prepared, &mut workload, &setting, floor, &machine, &mut print)?;
             }
         }
@@ -160,7 +175,7 @@ fn measure(
 }
 
 impl Setting<'_> {
-    fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
+    pub(super) fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
         let args = self.args;
         serde_json::json!({
             "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },

@@ -83,6 +83,16 @@ pub struct FluxTensor {
 }
 
 impl FluxTensor {
+    /// The module that it is the weight of, within the block (`attn.to_qkv`).
+    pub fn module(&self) -> &str {
+        self.name.rsplit_once('.').map_or(&self.name, |(module, _)| module)
+    }
+
+    /// The block's direct child that it belongs to (`attn`).
+    pub fn child(&self) -> &str {
+        self.name.split_once('.').map_or(&self.name, |(child, _)| child)
+    }
+
     /// Elements of the matrix.
     pub fn elements(&self) -> u64 {
         let [outs, ins] = self.shape;
@@ -97,6 +107,18 @@ pub struct FluxUnit {
     pub name: String,
     /// Its matrices in the order that they are used.
     pub tensors: Vec<FluxTensor>,
+}
+
+impl FluxUnit {
+    /// The matrices of each direct child, with the name of the child and the number of its first matrix.
+    pub fn children(&self) -> impl Iterator<Item = (&str, usize, &[FluxTensor])> {
+        let mut next = 0;
+        self.tensors.chunk_by(|a, b| a.child() == b.child()).map(move |chunk| {
+            let first = next;
+            next += chunk.len();
+            (chunk.first().map_or("", FluxTensor::child), first, chunk)
+        })
+    }
 }
 
 /// The units of a model of this width, in execution order, which is the file's order.

@@ -6,6 +6,8 @@
 //! Hidden states are `[batch, seq, HIDDEN]`.
 
 use super::{Batch, EmbeddingWeights, HEADS, HIDDEN, INTERMEDIATE, LAYER_NORM_EPS, LayerWeights};
+use ddo_recorder::HostContext;
+use ddo_recorder::driver::Stretch;
 use ddo_recorder::driver::compute::{self, AttentionShape, ComputeError};
 
 /// Memory that a layer writes on its way; reused from call to call, it never carries a result.
@@ -36,7 +38,14 @@ pub fn embed(weights: &EmbeddingWeights<'_>, batch: &Batch) -> Result<Vec<f32>, 
     Ok(hidden)
 }
 
-/// One encoder layer, in place: self-attention and feed-forward, each added to its input and normalised.
+/// Does work inside an announced stretch.
+fn within<T>(stretch: Option<Stretch<'_>>, work: impl FnOnce() -> T) -> T {
+    let _stretch = stretch;
+    work()
+}
+
+/// One encoder layer, in place: self-attention and feed-forward, each added to its input and normalised. Run as a job, it announces
+/// its children and operators to the job's context.
 ///
 /// # Errors
 /// `hidden`, `mask` or a weight of another length than `batch`, `seq` and the model's extents need.
@@ -47,6 +56,7 @@ pub fn encoder_layer(
     seq: usize,
     mask: &[bool],
     scratch: &mut Scratch,
+    context: Option<&HostContext>,
 ) -> Result<(), ComputeError> {
     let rows = batch * seq;
     let Scratch { query, key, value, mixed, wide, scores } = scratch;
@@ -54,20 +64,35 @@ pub fn encoder_layer(
         buffer.resize(rows * HIDDEN, 0.0);
     }
     wide.resize(rows * INTERMEDIATE, 0.0);
-    compute::linear_f32(hidden, rows, weights.query_weight, Some(weights.query_bias), query)?;
-    compute::linear_f32(hidden, rows, weights.key_weight, Some(weights.key_bias), key)?;
-    compute::linear_f32(hidden, rows, weights.value_weight, Some(weights.value_bias), value)?;
-    let shape = AttentionShape { batch, seq, heads: HEADS, head_width: HIDDEN / HEADS };
-    compute::attention_f32(query, key, value, shape, mask, mixed, scores)?;
-    // The queries are spent; their memory takes what comes next.
-    compute::linear_f32(mixed, rows, weights.attention_output_weight, Some(weights.attention_output_bias), query)?;
-    compute::add_f32(hidden, query)?;
-    compute::layer_norm_f32(hidden, weights.attention_norm_weight, weights.attention_norm_bias, LAYER_NORM_EPS)?;
-    compute::linear_f32(hidden, rows, weights.intermediate_weight, Some(weights.intermediate_bias), wide)?;
-    compute::gelu_f32(wide);
-    compute::linear_f32(wide, rows, weights.output_weight, Some(weights.output_bias), query)?;
-    compute::add_f32(hidden, query)?;
-    compute::layer_norm_f32(hidden, weights.output_norm_weight, weights.output_norm_bias, LAYER_NORM_EPS)
+    let child = |name| context.map(|context| context.child(name));
+    let operator = |name| context.map(|context| context.stretch(name));
+    let norm = |hidden: &mut [f32], weight: &[f32], bias: &[f32]| {
+        within(operator("layer_norm"), || compute::layer_norm_f32(hidden, weight, bias, LAYER_NORM_EPS))
+    };
+    let linear = |from: &[f32], weight: &[f32], bias: &[f32], to: &mut [f32]| {
+        within(operator("linear"), || compute::linear_f32(from, rows, weight, Some(bias), to))
+    };
+    within(child("attention"), || {
+        linear(hidden, weights.query_weight, weights.query_bias, query)?;
+        linear(hidden, weights.key_weight, weights.key_bias, key)?;
+        linear(hidden, weights.value_weight, weights.value_bias, value)?;
+        let shape = AttentionShape { batch, seq, heads: HEADS, head_width: HIDDEN / HEADS };
+        within(operator("attention"), || compute::attention_f32(query, key, value, shape, mask, mixed, scores))?;
+        // The queries are spent; their memory takes what comes next.
+        linear(mixed, weights.attention_output_weight, weights.attention_output_bias, query)?;
+        within(operator("add"), || compute::add_f32(hidden, query))?;
+        norm(hidden, weights.attention_norm_weight, weights.attention_norm_bias)
+    })?;
+    within(child("intermediate"), || {
+        linear(hidden, weights.intermediate_weight, weights.intermediate_bias, wide)?;
+        within(operator("gelu"), || compute::gelu_f32(wide));
+        Ok::<_, ComputeError>(())
+    })?;
+    within(child("output"), || {
+        linear(wide, weights.output_weight, weights.output_bias, query)?;
+        within(operator("add"), || compute::add_f32(hidden, query))?;
+        norm(hidden, weights.output_norm_weight, weights.output_norm_bias)
+    })
 }
 
 /// One unit vector of [`HIDDEN`] elements a text: the mean over its tokens (padding left out), divided by its length.

@@ -56,7 +56,7 @@ impl Resident {
         let mut scratch = Scratch::default();
         for layer in &self.layers {
             let weights = LayerWeights::in_order(layer.each_ref().map(Vec::as_slice));
-            encoder_layer(&weights, &mut hidden, batch.batch, batch.seq, &batch.mask, &mut scratch)?;
+            encoder_layer(&weights, &mut hidden, batch.batch, batch.seq, &batch.mask, &mut scratch, None)?;
         }
         Ok(pool_and_normalise(&hidden, batch.seq, &batch.mask))
     }

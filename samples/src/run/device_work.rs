@@ -131,24 +131,33 @@ impl DeviceWork {
 
     /// One job for the whole block.
     fn submit_unit(&self, offload: &Offload, unit: UnitId, block: &Arc<Block>, pass: Pass) -> Result<(), RunError> {
+        let forward = offload.forward(&block.unit.name);
+        let pinning = forward.operator("pin");
         let guard = offload.unit(unit)?;
         let views: Vec<View> = block.unit.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
+        drop(pinning);
         let (shared, block) = (Arc::clone(&self.shared), Arc::clone(block));
         let job = Job::cuda(move |context| {
             views.iter().enumerate().try_for_each(|(index, view)| shared.queue(context, &block, index, view, pass))
         });
+        let _range = forward.operator("launch");
         Ok(offload.launch(offload.compute_stream(), guard, job)?)
     }
 
     /// One job for each matrix: the next ones arrive while it computes.
     fn submit_parts(&self, offload: &Offload, unit: UnitId, block: &Arc<Block>, pass: Pass) -> Result<(), RunError> {
+        let forward = offload.forward(&block.unit.name);
         let guard = offload.unit(unit)?;
-        for (index, tensor) in block.unit.tensors.iter().enumerate() {
-            let view = guard.view(&tensor.name)?;
-            let (shared, block) = (Arc::clone(&self.shared), Arc::clone(block));
-            let job = Job::cuda(move |context| shared.queue(context, &block, index, &view, pass));
-            offload.launch_part(offload.compute_stream(), &guard, job)?;
-            guard.release(&tensor.name)?;
+        for (child, first, tensors) in block.unit.children() {
+            let child = forward.child(child);
+            for (index, tensor) in (first..).zip(tensors) {
+                let _matrix = child.operator(tensor.module());
+                let view = guard.view(&tensor.name)?;
+                let (shared, block) = (Arc::clone(&self.shared), Arc::clone(block));
+                let job = Job::cuda(move |context| shared.queue(context, &block, index, &view, pass));
+                offload.launch_part(offload.compute_stream(), &guard, job)?;
+                guard.release(&tensor.name)?;
+            }
         }
         Ok(())
     }

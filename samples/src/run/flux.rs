@@ -72,16 +72,24 @@ fn submit_block(
     state: &Arc<Mutex<Vec<f32>>>,
     least: Duration,
 ) -> Result<(), RunError> {
+    let forward = offload.forward(&block.name);
+    let pinning = forward.operator("pin");
     let guard = offload.unit(unit)?;
     let views: Vec<View> = block.tensors.iter().map(|tensor| guard.view(&tensor.name)).collect::<Result<_, _>>()?;
+    drop(pinning);
     let (block, state) = (Arc::clone(block), Arc::clone(state));
     let job = Job::host(move |context| {
-        let named = block.tensors.iter().zip(&views);
-        let weights = named.map(|(tensor, view)| Ok((tensor.name.as_str(), context.slice::<f32>(view)?)));
-        let weights = weights.collect::<Result<Vec<_>, ddo_recorder::JobError>>()?;
-        flux_unit(&weights, &mut state.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        for (child, first, tensors) in block.children() {
+            let _child = context.child(child);
+            for (tensor, view) in tensors.iter().zip(views.iter().skip(first)) {
+                let _fold = context.stretch(tensor.module());
+                flux_unit(&[(tensor.name.as_str(), context.slice::<f32>(view)?)], &mut state);
+            }
+        }
         Ok(())
     });
+    let _range = forward.operator("fold");
     offload.launch(offload.compute_stream(), guard, job.lasting(least))?;
     Ok(())
 }
@@ -94,18 +102,23 @@ fn submit_matrices(
     state: &Arc<Mutex<Vec<f32>>>,
     least: Duration,
 ) -> Result<(), RunError> {
+    let forward = offload.forward(&block.name);
     let guard = offload.unit(unit)?;
-    for (index, tensor) in block.tensors.iter().enumerate() {
-        let view = guard.view(&tensor.name)?;
-        let (name, state) = (tensor.name.clone(), Arc::clone(state));
-        let job = Job::host(move |context| {
-            let weights = context.slice::<f32>(&view)?;
-            flux_unit(&[(name.as_str(), weights)], &mut state.lock().unwrap_or_else(PoisonError::into_inner));
-            Ok(())
-        });
-        let least = if index == 0 { least } else { Duration::ZERO };
-        offload.launch_part(offload.compute_stream(), &guard, job.lasting(least))?;
-        guard.release(&tensor.name)?;
+    for (child, first, tensors) in block.children() {
+        let child = forward.child(child);
+        for (index, tensor) in tensors.iter().enumerate() {
+            let _matrix = child.operator(tensor.module());
+            let view = guard.view(&tensor.name)?;
+            let (name, state) = (tensor.name.clone(), Arc::clone(state));
+            let job = Job::host(move |context| {
+                let weights = context.slice::<f32>(&view)?;
+                flux_unit(&[(name.as_str(), weights)], &mut state.lock().unwrap_or_else(PoisonError::into_inner));
+                Ok(())
+            });
+            let least = if first + index == 0 { least } else { Duration::ZERO };
+            offload.launch_part(offload.compute_stream(), &guard, job.lasting(least))?;
+            guard.release(&tensor.name)?;
+        }
     }
     Ok(())
 }

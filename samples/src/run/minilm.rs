@@ -36,7 +36,7 @@ struct Forward {
 /// One batch on its way through an attached encoder, as often as asked.
 #[derive(Debug)]
 pub struct EncoderPass {
-    layers: Vec<UnitId>,
+    layers: Vec<(String, UnitId)>,
     batch: Arc<Batch>,
     forward: Arc<Mutex<Forward>>,
 }
@@ -49,7 +49,9 @@ impl EncoderPass {
     pub fn new(offload: &Offload, batch: Batch) -> Result<EncoderPass, RunError> {
         let layers = (0..LAYERS).map(|layer| {
             let name = format!("encoder.layer.{layer}");
-            offload.unit_named(&name).ok_or_else(|| RunError::NoUnit { name, have: offload.units().len() })
+            let unit = offload.unit_named(&name);
+            let unit = unit.ok_or_else(|| RunError::NoUnit { name: name.clone(), have: offload.units().len() })?;
+            Ok::<_, RunError>((name, unit))
         });
         let layers = layers.collect::<Result<_, _>>()?;
         Ok(EncoderPass { layers, batch: Arc::new(batch), forward: Arc::default() })
@@ -60,9 +62,13 @@ impl EncoderPass {
     /// # Errors
     /// The runtime declines or fails.
     pub fn submit(&self, offload: &Offload) -> Result<(), RunError> {
-        let hidden = first_hidden(offload, &self.batch)?;
+        let encoder = offload.forward("encoder");
+        let hidden = {
+            let _range = encoder.operator("embed");
+            first_hidden(offload, &self.batch)?
+        };
         self.forward.lock().unwrap_or_else(PoisonError::into_inner).hidden = hidden;
-        self.layers.iter().try_for_each(|layer| self.submit_layer(offload, *layer))
+        self.layers.iter().try_for_each(|(name, layer)| self.submit_layer(offload, name, *layer))
     }
 
     /// The batch's unit vectors, one after another. Only after the compute stream is done.
@@ -72,18 +78,22 @@ impl EncoderPass {
     }
 
     /// Pins a layer and submits its job; the pins come back when the job is complete.
-    fn submit_layer(&self, offload: &Offload, layer: UnitId) -> Result<(), RunError> {
+    fn submit_layer(&self, offload: &Offload, name: &str, layer: UnitId) -> Result<(), RunError> {
+        let announced = offload.forward(name);
+        let pinning = announced.operator("pin");
         let guard = offload.unit(layer)?;
         let views: Vec<View> = LAYER_TENSORS.iter().map(|(name, _)| guard.view(name)).collect::<Result<_, _>>()?;
+        drop(pinning);
         let (batch, forward) = (Arc::clone(&self.batch), Arc::clone(&self.forward));
         let job = Job::host(move |context| {
             let slices = views.iter().map(|view| context.slice::<f32>(view)).collect::<Result<Vec<_>, _>>()?;
             let slices = slices.try_into().map_err(|_| JobError::new("a layer has another number of tensors"))?;
             let mut forward = forward.lock().unwrap_or_else(PoisonError::into_inner);
             let Forward { hidden, scratch } = &mut *forward;
-            encoder_layer(&LayerWeights::in_order(slices), hidden, batch.batch, batch.seq, &batch.mask, scratch)?;
+            encoder_layer(&LayerWeights::in_order(slices), hidden, batch.batch, batch.seq, &batch.mask, scratch, Some(context))?;
             Ok(())
         });
+        let _range = announced.operator("encoder_layer");
         offload.launch(offload.compute_stream(), guard, job)?;
         Ok(())
     }

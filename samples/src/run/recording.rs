@@ -9,7 +9,7 @@
 use super::RunError;
 use ddo_recorder::{
     AllocationOptions, AllocationRecord, AllocationScope, ExecutionTimer, Generation, Generations, JournalOptions,
-    MetricsJournal, Offload, RecordRun, SnapshotOptions, TimerOptions, Timing,
+    MetricsJournal, Offload, OperatorScope, Operators, RecordRun, SnapshotOptions, TimerOptions, Timing,
 };
 use ddo_schemas::Report;
 use ddo_schemas::settings::Settings;
@@ -20,6 +20,7 @@ pub(super) struct Recording {
     settings: Settings,
     journal: Option<MetricsJournal>,
     allocation: Option<AllocationScope>,
+    operators: Option<OperatorScope>,
     timer: Option<ExecutionTimer>,
     timing: Option<Timing>,
     generations: Option<Generations>,
@@ -57,10 +58,13 @@ impl Recording {
             Some(true) => Some(offload.allocation_diagnostics(AllocationOptions { enabled: true })?),
             _ => None,
         };
+        let options = run.as_ref().map(RecordRun::operator_options).transpose()?;
+        let operators =
+            options.filter(|options| options.enabled).map(|options| offload.operator_diagnostics(options)).transpose()?;
         let asked = run.clone().filter(|_| settings.repeats.is_some());
         let generations = asked.map(|run| Generations::new(run, offload));
         let (timer, timing, generation, seconds) = (None, None, None, Vec::new());
-        Ok(Recording { run, settings, journal, allocation, timer, timing, generations, generation, seconds })
+        Ok(Recording { run, settings, journal, allocation, operators, timer, timing, generations, generation, seconds })
     }
 
     /// Generations that were asked for.
@@ -116,7 +120,11 @@ impl Recording {
         if self.run.is_some() || self.settings.gpu_timing || allocation.is_some() {
             // Uploads made ahead for a next step are part of the timeline too.
             offload.wait_idle()?;
-            recorded.report = Some(self.report(offload, true, allocation.as_ref())?);
+            let operators = self.operators.take().map(|scope| (scope.operators(), scope.finish()));
+            let (operators, sampled) = operators.unzip();
+            recorded.report = Some(self.report(offload, true, allocation.as_ref(), operators.as_ref())?);
+            // What the scope could not sample is said once the report that shows it is there.
+            sampled.transpose()?;
         }
         Ok(recorded)
     }
@@ -128,13 +136,24 @@ impl Recording {
         }
         self.timing = self.timer.take().and_then(|timer| timer.finish_failed().ok()).or(self.timing.take());
         let allocation = self.allocation.take().map(|scope| scope.finish_failed(error));
-        let _ = self.report(offload, false, allocation.as_ref());
+        let operators = self.operators.take().map(OperatorScope::finish_failed);
+        let _ = self.report(offload, false, allocation.as_ref(), operators.as_ref());
     }
 
-    fn report(&self, offload: &Offload, collect: bool, allocation: Option<&AllocationRecord>) -> Result<Report, RunError> {
+    fn report(
+        &self,
+        offload: &Offload,
+        collect: bool,
+        allocation: Option<&AllocationRecord>,
+        operators: Option<&Operators>,
+    ) -> Result<Report, RunError> {
         let (collect_completed, timing) = (collect, self.timing.as_ref());
         let options = SnapshotOptions { collect_completed, timing, allocation, ..SnapshotOptions::default() };
         let report = offload.metrics_snapshot(options)?;
+        let report = match operators {
+            Some(operators) => operators.attach(report),
+            None => report,
+        };
         if let Some(run) = &self.run {
             run.write_report("final", &report)?;
         }

@@ -1,5 +1,6 @@
 //! A driver wrapper for every runtime test: counts calls, holds the weight ceiling, catches double frees.
 
+use ddo_recorder::driver::activity::StreamActivity;
 use ddo_recorder::driver::{
     DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId,
     Priority, RegistrationId, StreamId,
@@ -99,6 +100,11 @@ impl Ledger {
 }
 
 impl Driver for Ledger {
+    fn activity(&self) -> Option<&dyn StreamActivity> {
+        *self.seen.lock().expect("no test panics here").calls.entry("activity").or_default() += 1;
+        self.inner.activity()
+    }
+
     fn facts(&self) -> DeviceFacts {
         self.inner.facts()
     }

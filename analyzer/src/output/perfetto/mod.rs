@@ -30,6 +30,7 @@ use crate::run::{Component, Run, shorten};
 use clocks::Clocks;
 use ddo_schemas::Finding;
 use model::Model;
+pub use operators::CHILD_TRACK;
 use std::io::Write;
 
 /// By what timelines and journals are put beside each other.

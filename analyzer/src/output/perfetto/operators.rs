@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::limits::MAX_OPERATOR_NAME_CHARS;
 use crate::run::operators::{Class, CounterValue, MomentKind, OperatorSlice, OperatorTrace, Track, TrackKind};
 use crate::run::shorten_to;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -103,9 +104,45 @@ pub(super) fn draw<'a>(model: &mut Model, trace: &'a OperatorTrace, number: usiz
         marks.sort_unstable();
         let open = lanes.uuids.iter().map(|_| Vec::new()).collect();
         let words = words.clone();
-        sources.push(Box::new(Thread { slices: &track.slices, lanes, open, next: 0, next_mark: 0, marks, words }));
+        let rows = Cow::Borrowed(track.slices.as_slice());
+        sources.push(Box::new(Thread { slices: rows, lanes, open, next: 0, next_mark: 0, marks, words }));
+    }
+    let mut children = child_ranges(trace);
+    for track in &mut children {
+        let Some(parent) = tracks.processes.get(&track.process).copied() else { continue };
+        let lanes = track_lanes(model, trace, track, parent, &format!("operators/{number}/children/{}", track.process));
+        slices += lanes.of_slice.iter().filter(|lane| **lane != NO_LANE).count() as u64;
+        let open = lanes.uuids.iter().map(|_| Vec::new()).collect();
+        let (slices, words) = (Cow::Owned(std::mem::take(&mut track.slices)), words.clone());
+        sources.push(Box::new(Thread { slices, lanes, open, next: 0, next_mark: 0, marks: Vec::new(), words }));
     }
     Drawing { sources, slices, instants, counter_values }
+}
+
+/// How the names of forwards of direct children begin.
+const CHILD_RANGE: &str = "ddo.forward.";
+/// Name of the tracks that show them once more, on their own.
+pub const CHILD_TRACK: &str = "child ranges of the sampled module";
+
+/// A track a process with the forwards of direct children on its threads, for a look at the module's structure alone.
+fn child_ranges(trace: &OperatorTrace) -> Vec<Track> {
+    let mut found: BTreeMap<u32, Vec<OperatorSlice>> = BTreeMap::new();
+    for track in trace.tracks.iter().filter(|track| track.kind == TrackKind::Thread) {
+        let mut reached = i64::MIN;
+        for slice in &track.slices {
+            let child = trace.class(slice.category) == Class::Operator && trace.name(slice.name).starts_with(CHILD_RANGE);
+            // What lies inside a child is no direct child.
+            if child && slice.start >= reached {
+                reached = slice.end;
+                found.entry(track.process).or_default().push(*slice);
+            }
+        }
+    }
+    let track = |(process, mut slices): (u32, Vec<OperatorSlice>)| {
+        slices.sort_unstable_by_key(OperatorSlice::order);
+        Track { process, name: Some(CHILD_TRACK.into()), slices, ..Track::default() }
+    };
+    found.into_iter().map(track).collect()
 }
 
 fn words(model: &mut Model, trace: &OperatorTrace) -> Words {
@@ -187,7 +224,7 @@ impl Tracks {
     }
 }
 
-const DESCRIPTION: &str = "Rows of an operator trace, by the profiler's clock.";
+const DESCRIPTION: &str = "Rows of an operator trace, by the profiler's clock. Taken under a profiler: not a benchmark.";
 
 fn track_lanes(model: &mut Model, trace: &OperatorTrace, track: &Track, parent: u64, key: &str) -> TrackLanes {
     let (of_slice, count) = lanes(track);
@@ -312,7 +349,7 @@ impl Source for Values<'_> {
 
 /// The slices of one track, with a stack of open ends for each lane.
 struct Thread<'a> {
-    slices: &'a [OperatorSlice],
+    slices: Cow<'a, [OperatorSlice]>,
     lanes: TrackLanes,
     open: Vec<Vec<i64>>,
     next: usize,

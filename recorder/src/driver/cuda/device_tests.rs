@@ -59,6 +59,42 @@ impl Drop for Place<'_> {
     }
 }
 
+#[test]
+fn records_name_what_ran_and_who_asked_for_it() {
+    use crate::driver::activity::{ActivityFilter, ActivityKind};
+    let Some(driver) = device() else { return };
+    let records = driver.activity().expect("a source");
+    if let Err(error) = records.start(ActivityFilter::All, 1 << 16) {
+        assert!(std::env::var_os("DDO_CUPTI").is_none(), "DDO_CUPTI is set: {error}");
+        println!("skipped: {error}");
+        return;
+    }
+    assert!(records.start(ActivityFilter::All, 1).is_err(), "one capture at a time");
+    let place = Place::new(&driver, 1 << 20);
+    let stream = driver.stream_create(Priority::Normal).expect("a stream");
+    let before = records.now().expect("a reading");
+    for range in [7, 9] {
+        records.enter(range).expect("entered");
+        driver.copy_to_device(place.address, host_bytes(noise(1 << 20, range)), stream).expect("queued");
+    }
+    records.enter(0).expect("left");
+    driver.copy_to_device(place.address, host_bytes(noise(1 << 10, 3)), stream).expect("queued");
+    let found = records.stop().expect("stopped");
+    driver.stream_destroy(stream).expect("ended");
+    assert_eq!(found.dropped, 0);
+    let copies: Vec<_> = found.works.iter().filter(|work| work.kind == ActivityKind::Copy).collect();
+    assert_eq!(copies.iter().map(|copy| copy.bytes).collect::<Vec<_>>(), [Some(1 << 20), Some(1 << 20), Some(1 << 10)]);
+    assert!(copies.iter().all(|copy| copy.start_ns >= before && copy.end_ns <= found.now_ns), "{before} {found:#?}");
+    let range_of = |copy: &crate::driver::activity::Activity| {
+        found.calls.iter().find(|call| call.correlation == copy.correlation).map(|call| call.range)
+    };
+    assert_eq!(copies.iter().map(|copy| range_of(copy)).collect::<Vec<_>>(), [Some(7), Some(9), None]);
+    assert!(found.calls.iter().any(|call| call.name.contains("cuMemcpyHtoDAsync")), "{:#?}", found.calls);
+    records.start(ActivityFilter::Copies, 16).expect("starts again");
+    assert!(records.stop().expect("stopped").works.is_empty());
+    assert!(records.stop().is_err(), "no capture is running");
+}
+
 fn launch(
     driver: &CudaDriver,
     stream: StreamId,

@@ -9,6 +9,7 @@
 //! | file | question |
 //! |---|---|
 //! | `context` | is there a device, and is its context current? |
+//! | `cupti` | what did the device run? |
 //! | `error` | what did CUDA answer, in our words? (pure) |
 //! | `ledger` | what is mapped, registered, still needed? (pure) |
 //! | `handle` | who ends a stream or an event? |
@@ -20,6 +21,7 @@
 
 pub mod compute;
 mod context;
+mod cupti;
 #[cfg(test)]
 mod device_tests;
 mod error;
@@ -30,6 +32,7 @@ mod work;
 
 pub use work::CudaContext;
 
+use super::activity::StreamActivity;
 use super::{
     DeviceAddress, DeviceFacts, Driver, DriverError, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Job, Launch,
     MemoryInfo, PhysicalId, Priority, RegistrationId, StreamId,
@@ -65,6 +68,7 @@ pub struct CudaDriver {
     priorities: (i32, i32),
     table: Mutex<Table>,
     memory: Memory,
+    cupti: cupti::Cupti,
     context: Arc<Context>,
 }
 
@@ -90,7 +94,8 @@ impl CudaDriver {
             link_bytes_per_second: None,
             context: context.id(),
         };
-        Ok(Arc::new(CudaDriver { facts, priorities, table: Mutex::default(), memory, context }))
+        let cupti = cupti::Cupti::new(&context);
+        Ok(Arc::new(CudaDriver { facts, priorities, table: Mutex::default(), memory, cupti, context }))
     }
 
     /// Failures that happened in destructors, oldest first.
@@ -316,6 +321,10 @@ impl Driver for CudaDriver {
         }
         launch.run_cuda(|grants| CudaContext::new(Arc::clone(&self.context), stream, grants));
         Ok(())
+    }
+
+    fn activity(&self) -> Option<&dyn StreamActivity> {
+        Some(&self.cupti)
     }
 }
 

@@ -5,6 +5,7 @@ use super::machine::Machine;
 use super::memory::HostMemory;
 use super::stepped::Stepped;
 use super::threaded::Threaded;
+use super::watch::Watch;
 use crate::driver::{DriverResult, EventId, Priority, StreamId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,17 @@ pub(super) enum Executor {
 }
 
 impl Executor {
-    pub(super) fn new(mode: HostMode, rate: Option<u64>, latency: Duration, memory: Arc<HostMemory>) -> Executor {
+    pub(super) fn new(
+        mode: HostMode,
+        rate: Option<u64>,
+        latency: Duration,
+        memory: Arc<HostMemory>,
+        watch: Arc<Watch>,
+    ) -> Executor {
         match mode {
-            HostMode::Threaded => Executor::Threaded(Threaded::new(rate, latency, memory)),
-            HostMode::Stepped => Executor::Stepped(Stepped::new(None, rate, latency, memory)),
-            HostMode::Interleaved { seed } => Executor::Stepped(Stepped::new(Some(seed), rate, latency, memory)),
+            HostMode::Threaded => Executor::Threaded(Threaded::new(rate, latency, memory, watch)),
+            HostMode::Stepped => Executor::Stepped(Stepped::new(None, rate, latency, memory, watch)),
+            HostMode::Interleaved { seed } => Executor::Stepped(Stepped::new(Some(seed), rate, latency, memory, watch)),
         }
     }
 

@@ -16,9 +16,16 @@ pub(super) enum Op {
         to: DeviceAddress,
         /// Source with its lease.
         from: HostBytes,
+        /// Number of its call in a capture; 0 for none.
+        number: u64,
     },
     /// Runs host-supplied work.
-    Work(Launch),
+    Work {
+        /// The work.
+        launch: Launch,
+        /// Number of its call in a capture; 0 for none.
+        number: u64,
+    },
     /// Passes an event; the number is that of its record.
     Record {
         /// The event.

@@ -11,6 +11,7 @@
 //! | `threaded` | who runs it? one worker thread a stream, real time |
 //! | `stepped` | the same in virtual time, one operation after another, picked by a seed |
 //! | `memory` | where is device memory? |
+//! | `watch` | what did the streams run, while somebody wants to know? |
 
 mod executor;
 mod machine;
@@ -18,7 +19,11 @@ mod memory;
 mod registered;
 mod stepped;
 mod threaded;
+mod watch;
 
+pub(crate) use watch::Inside;
+
+use super::activity::{Activities, ActivityFilter, StreamActivity};
 use super::job::CUDA_ONLY;
 use super::{
     DeviceAddress, DeviceFacts, Driver, DriverError, DriverErrorKind, DriverResult, Elapsed, EventId, HostAccess, HostBytes,
@@ -33,6 +38,7 @@ use registered::Registered;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use watch::Watch;
 
 /// Who runs the streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +102,7 @@ pub struct HostDriver {
     registered: Registered,
     /// Each host driver is a context of its own.
     context: u64,
+    watch: Arc<Watch>,
 }
 
 impl HostDriver {
@@ -118,11 +125,12 @@ impl HostDriver {
             true => HostMemory::new(options.page_bytes, options.device_bytes, limit)?,
             false => HostMemory::unbacked(options.page_bytes, options.device_bytes),
         });
-        let executor = Executor::new(options.mode, options.link_bytes_per_second, options.link_latency, Arc::clone(&memory));
+        let (rate, watch) = (options.link_bytes_per_second, Arc::new(Watch::default()));
+        let executor = Executor::new(options.mode, rate, options.link_latency, Arc::clone(&memory), Arc::clone(&watch));
         let registered = Registered::new(options.registration_limit_bytes);
         static CONTEXTS: AtomicU64 = AtomicU64::new(0);
         let context = CONTEXTS.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(HostDriver { options, memory, executor, registered, context }))
+        Ok(Arc::new(HostDriver { options, memory, executor, registered, context, watch }))
     }
 
     /// The time that streams see: virtual in the stepped modes, since the driver's start otherwise, in nanoseconds.
@@ -133,6 +141,35 @@ impl HostDriver {
     /// Runs of device memory that the kernel sees as separate mappings; neighbours merge.
     pub fn mapping_runs(&self) -> u64 {
         self.memory.mapping_runs()
+    }
+}
+
+impl HostDriver {
+    fn queue(&self, call: &'static str, stream: StreamId, op: impl FnOnce(u64) -> Op) -> DriverResult<()> {
+        let queue = |number| self.executor.change(|machine| machine.enqueue(call, stream, op(number)));
+        self.watch.call(call, || self.executor.now(), queue)
+    }
+}
+
+/// Records on the clock of the streams: virtual in the stepped modes.
+impl StreamActivity for HostDriver {
+    fn start(&self, filter: ActivityFilter, most: usize) -> DriverResult<()> {
+        self.watch.start(filter, most)
+    }
+
+    fn now(&self) -> DriverResult<u64> {
+        Ok(self.executor.now())
+    }
+
+    fn enter(&self, range: u64) -> DriverResult<()> {
+        self.watch.enter(range);
+        Ok(())
+    }
+
+    fn stop(&self) -> DriverResult<Activities> {
+        let waited = self.executor.context_synchronize();
+        let kept = self.watch.stop(self.executor.now())?;
+        waited.map(|()| kept)
     }
 }
 
@@ -249,7 +286,8 @@ impl Driver for HostDriver {
             let detail = format!("{} source bytes are only counted", from.bytes());
             return Err(DriverError::new("copy_to_device", DriverErrorKind::InvalidValue, detail));
         }
-        self.executor.change(|machine| machine.enqueue("copy_to_device", stream, Op::Copy { to, from }))
+        let call = "copy_to_device";
+        self.queue(call, stream, |number| Op::Copy { to, from, number })
     }
 
     fn read_device(&self, from: DeviceAddress, bytes: u64) -> DriverResult<Vec<u8>> {
@@ -261,6 +299,10 @@ impl Driver for HostDriver {
         if matches!(launch.job, Job::Cuda(_)) {
             return Err(DriverError::new("launch", DriverErrorKind::InvalidValue, CUDA_ONLY));
         }
-        self.executor.change(|machine| machine.enqueue("launch", stream, Op::Work(launch)))
+        self.queue("launch", stream, |number| Op::Work { launch, number })
+    }
+
+    fn activity(&self) -> Option<&dyn StreamActivity> {
+        Some(self)
     }
 }

@@ -7,6 +7,8 @@
 
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
+use super::watch::{COPY_NAME, Ran, Watch};
+use crate::driver::activity::ActivityKind;
 use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,6 +39,7 @@ struct World {
     bytes_per_second: Option<u64>,
     latency: u64,
     memory: Arc<HostMemory>,
+    watch: Arc<Watch>,
 }
 
 /// The executor.
@@ -67,10 +70,18 @@ impl World {
             let (record, ends) = match &op {
                 Op::Record { event, number } => (Some((*event, *number)), self.now),
                 Op::Wait { .. } => (None, self.now),
-                Op::Work(launch) => (None, self.now.saturating_add(nanoseconds(launch.lasting()))),
-                Op::Copy { from, .. } => {
-                    self.link_free_at = self.link_free_at.max(self.now).saturating_add(self.copy_time(from.bytes()));
-                    (None, self.link_free_at)
+                Op::Work { launch, number } => {
+                    let (start, end) = (self.now, self.now.saturating_add(nanoseconds(launch.lasting())));
+                    let (kind, name) = (ActivityKind::Work, &*launch.unit);
+                    self.watch.ran(*number, &Ran { kind, name, stream, start, end, bytes: None });
+                    (None, end)
+                }
+                Op::Copy { from, number, .. } => {
+                    let start = self.link_free_at.max(self.now);
+                    self.link_free_at = start.saturating_add(self.copy_time(from.bytes()));
+                    let (kind, end, bytes) = (ActivityKind::Copy, self.link_free_at, Some(from.bytes()));
+                    self.watch.ran(*number, &Ran { kind, name: COPY_NAME, stream, start, end, bytes });
+                    (None, end)
                 }
             };
             let early = self.seed.as_mut().is_some_and(fastrand::Rng::bool);
@@ -86,8 +97,8 @@ impl World {
 
     fn effect(&self, op: Op) {
         match op {
-            Op::Copy { to, from } => self.memory.write(to, from.as_slice()),
-            Op::Work(launch) => launch.run_host(self.memory.is_backed()),
+            Op::Copy { to, from, .. } => self.memory.write(to, from.as_slice()),
+            Op::Work { launch, .. } => launch.run_host(self.memory.is_backed(), None),
             Op::Record { .. } | Op::Wait { .. } => {}
         }
     }
@@ -129,7 +140,13 @@ impl World {
 }
 
 impl Stepped {
-    pub(super) fn new(seed: Option<u64>, bytes_per_second: Option<u64>, latency: Duration, memory: Arc<HostMemory>) -> Stepped {
+    pub(super) fn new(
+        seed: Option<u64>,
+        bytes_per_second: Option<u64>,
+        latency: Duration,
+        memory: Arc<HostMemory>,
+        watch: Arc<Watch>,
+    ) -> Stepped {
         let mut seed = seed.map(fastrand::Rng::with_seed);
         let between = seed.as_mut().and_then(|seed| seed.choice(CALLS_BETWEEN_PROGRESS));
         let world = World {
@@ -142,6 +159,7 @@ impl Stepped {
             bytes_per_second,
             latency: nanoseconds(latency),
             memory,
+            watch,
         };
         Stepped { world: Mutex::new(world) }
     }

@@ -2,6 +2,8 @@
 
 use super::machine::{Machine, Op};
 use super::memory::HostMemory;
+use super::watch::{COPY_NAME, Inside, Ran, Watch};
+use crate::driver::activity::ActivityKind;
 use crate::driver::{DriverError, DriverErrorKind, DriverResult, EventId, StreamId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,7 +19,8 @@ struct Link {
 }
 
 impl Link {
-    fn carry(&self, bytes: u64, copy: impl FnOnce()) {
+    /// Carries the bytes when it is their turn; when that was.
+    fn carry(&self, bytes: u64, copy: impl FnOnce()) -> Instant {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
         copy();
@@ -29,6 +32,7 @@ impl Link {
         if let Some(rest) = least.checked_sub(start.elapsed()) {
             std::thread::sleep(rest);
         }
+        start
     }
 }
 
@@ -38,6 +42,7 @@ struct Shared {
     changed: Condvar,
     start: Instant,
     link: Link,
+    watch: Arc<Watch>,
 }
 
 impl Shared {
@@ -62,30 +67,41 @@ impl Shared {
                 machine = self.changed.wait(machine).unwrap_or_else(PoisonError::into_inner);
             };
             drop(machine);
-            let record = self.execute(op, memory);
+            let record = self.execute(stream, op, memory);
             let now = self.now();
             self.lock().finish(stream, record, now);
             self.changed.notify_all();
         }
     }
 
-    fn execute(&self, op: Op, memory: &HostMemory) -> Option<(EventId, u64)> {
+    fn execute(&self, stream: StreamId, op: Op, memory: &HostMemory) -> Option<(EventId, u64)> {
         match op {
-            Op::Copy { to, from } => {
-                self.link.carry(from.bytes(), || memory.write(to, from.as_slice()));
+            Op::Copy { to, from, number } => {
+                let start = self.link.carry(from.bytes(), || memory.write(to, from.as_slice()));
+                self.ran(number, ActivityKind::Copy, COPY_NAME, stream, start, Some(from.bytes()));
                 None
             }
-            Op::Work(launch) => {
-                let (start, least) = (Instant::now(), launch.lasting());
-                launch.run_host(memory.is_backed());
+            Op::Work { launch, number } => {
+                let (start, least, name) = (Instant::now(), launch.lasting(), Arc::clone(&launch.unit));
+                launch.run_host(memory.is_backed(), Inside::of(&self.watch, number, stream, self.start));
                 // Work that imitates a device's keeps its stream busy for as long as it declares.
                 if let Some(rest) = least.checked_sub(start.elapsed()) {
                     std::thread::sleep(rest);
                 }
+                self.ran(number, ActivityKind::Work, &name, stream, start, None);
                 None
             }
             Op::Record { event, number } => Some((event, number)),
             Op::Wait { .. } => None,
+        }
+    }
+
+    /// Keeps what an operation did that began at `start` and ends now.
+    fn ran(&self, number: u64, kind: ActivityKind, name: &str, stream: StreamId, start: Instant, bytes: Option<u64>) {
+        if number != 0 {
+            let start = start.saturating_duration_since(self.start).as_nanos();
+            let start = u64::try_from(start).unwrap_or(u64::MAX);
+            self.watch.ran(number, &Ran { kind, name, stream, start, end: self.now(), bytes });
         }
     }
 }
@@ -99,9 +115,14 @@ pub(super) struct Threaded {
 }
 
 impl Threaded {
-    pub(super) fn new(link_bytes_per_second: Option<u64>, latency: Duration, memory: Arc<HostMemory>) -> Threaded {
+    pub(super) fn new(
+        link_bytes_per_second: Option<u64>,
+        latency: Duration,
+        memory: Arc<HostMemory>,
+        watch: Arc<Watch>,
+    ) -> Threaded {
         let link = Link { bytes_per_second: link_bytes_per_second, latency, turn: Mutex::new(()) };
-        let shared = Shared { machine: Mutex::default(), changed: Condvar::new(), start: Instant::now(), link };
+        let shared = Shared { machine: Mutex::default(), changed: Condvar::new(), start: Instant::now(), link, watch };
         Threaded { shared: Arc::new(shared), memory, workers: Mutex::default() }
     }
 
