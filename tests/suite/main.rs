@@ -28,6 +28,8 @@ mod profile;
 mod reconcile;
 mod runtime;
 mod simulation;
+mod sources;
+mod sources_simulation;
 mod story;
 mod support;
 mod tidy;

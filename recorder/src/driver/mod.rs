@@ -6,6 +6,7 @@
 //! in-order queues; order between streams comes from events alone. An asynchronous copy owns its source bytes until
 //! it has run.
 
+mod block;
 pub mod compute;
 pub mod cuda;
 pub mod descriptors;
@@ -15,9 +16,10 @@ pub mod host;
 mod job;
 mod timed;
 
+pub use block::{BlockWriter, HostBlock};
 pub use cuda::{CudaContext, CudaDriver, CudaOptions};
 pub use faulty::{Faulty, Script};
-pub use file::{FileIdentity, MappedFile, SourceFile};
+pub use file::{FileChange, FileIdentity, MappedFile, SourceFile};
 pub use host::{HostDriver, HostMode, HostOptions};
 pub use job::{Element, Grant, HostBytes, HostContext, Job, JobError, JobFailures, Launch, View};
 pub use timed::{CallStats, Timed, TimedReading};

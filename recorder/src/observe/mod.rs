@@ -12,6 +12,7 @@ mod journal;
 pub mod publish;
 mod run;
 mod snapshot;
+mod source_rows;
 mod timeline;
 mod timer;
 mod windows;

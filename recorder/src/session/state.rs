@@ -9,7 +9,7 @@ use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, PlaceKey, Regist
 use crate::meter::Clock;
 use crate::plan::PassOrder;
 use crate::plan::checkpoint::Dtype;
-use crate::transfer::{BatchTensor, EventPool, PartBatch, TicketLedger};
+use crate::transfer::{BatchTensor, EventPool, PartBatch, Supply, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -83,6 +83,8 @@ pub(crate) struct StreamRules {
     pub(crate) by_part: bool,
     /// Least bytes of a copy that starts before the rest of its place is free.
     pub(crate) least_stage_bytes: u64,
+    /// Source bytes that are read before their upload, at most about so many.
+    pub(crate) read_ahead_bytes: u64,
 }
 
 /// The event behind an upload, and which streams wait for it already.
@@ -131,6 +133,10 @@ pub(crate) struct State {
     /// A failure of look-ahead, raised by the next call.
     pub(crate) deferred: Option<Error>,
     pub(crate) closed: bool,
+    /// Parts whose source bytes were being read ahead when that was last looked at.
+    pub(crate) reads_ahead: usize,
+    /// The first pass does not follow the component's order.
+    pub(crate) guess_is_wrong: bool,
 }
 
 /// The session behind an [`Offload`] and its guards.
@@ -148,6 +154,8 @@ pub(crate) struct Inner {
     pub(crate) infos: Vec<UnitInfo>,
     pub(crate) rules: StreamRules,
     pub(crate) sources: Sources,
+    /// Reads bytes that `sources` does not hold. Locked inside the session's lock, or alone.
+    pub(crate) supply: Option<Mutex<Supply>>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) counters: Counters,
@@ -233,6 +241,8 @@ impl State {
             poisoned: None,
             deferred: None,
             closed: false,
+            reads_ahead: 0,
+            guess_is_wrong: false,
         }
     }
 
@@ -358,6 +368,7 @@ impl Offload {
         let mut state = self.inner.lock();
         let before = state.tickets.live();
         let retired = state.reap(&*self.inner.driver, true)?;
+        self.inner.collect_supply()?;
         Ok(CompletionCounts { before, after: state.tickets.live(), retired })
     }
 

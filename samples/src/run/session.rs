@@ -6,10 +6,10 @@
 //! the submission of step `i`; the timer ends and the journal is finished before the final report, the report before the close.
 
 use super::{Outcome, RunError};
-use crate::args::{ModelKind, SampleArgs, SourceArg};
+use crate::args::{ModelKind, SampleArgs};
 use ddo_recorder::{
     Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, LaunchScope, MetricsJournal, Offload,
-    OffloadConfig, RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
+    OffloadConfig, RecordRun, SnapshotOptions, TimerOptions, UnitInfo, enable_offload,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,17 +57,14 @@ impl Session {
         args: &SampleArgs,
         launches: LaunchScope,
     ) -> Result<Session, RunError> {
-        let source = match args.source {
-            SourceArg::Auto => SourceChoice::Auto,
-            SourceArg::Mapped => SourceChoice::Mapped,
-            SourceArg::Cpu => SourceChoice::Cpu,
-        };
+        let source = args.source.into();
+        let host = args.host.settings(source, || component.retained_bytes());
         let (ceiling, residency, slots, config) = (args.ceiling, args.mode.into(), args.slots, OffloadConfig::new(driver));
         let part_bytes = match args.model_kind {
             ModelKind::FluxShaped => crate::flux::part_bytes(crate::flux::width_for_scale(args.scale.0), config.part_bytes),
             ModelKind::Minilm => config.part_bytes,
         };
-        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, ..config };
+        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, host, ..config };
         let offload = enable_offload(component, config)?;
         let recording = match RecordRun::from_env()? {
             Some(run) => Some(Recording::start(run, name, &offload)?),
