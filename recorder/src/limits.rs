@@ -81,6 +81,38 @@ pub const MAX_ALLOCATION_STEPS: usize = 8192;
 pub const MAX_ACCESS_RETRIES: u32 = 4;
 /// Bytes registered at a time: whole segments, so that a refusal loses little.
 pub const REGISTRATION_SEGMENT_BYTES: u64 = 64 << 20;
+/// Staging memory of the ring unless told otherwise, in bytes: ten milliseconds of a 50 GB/s link.
+pub const DEFAULT_STAGING_BYTES: u64 = 512 << 20;
+/// Bytes of one ring slot unless told otherwise: large enough for the link's rate, small enough to be read soon.
+pub const DEFAULT_STAGING_SLOT_BYTES: u64 = 8 << 20;
+/// Largest ring slot, in bytes: one window of the retained source.
+pub const MAX_STAGING_SLOT_BYTES: u64 = 64 << 20;
+/// Ring slots are whole system pages of this many bytes.
+pub const STAGING_SLOT_ALIGNMENT_BYTES: u64 = 4096;
+/// Most ring slots; each holds an event and a registration.
+pub const MAX_STAGING_SLOTS: u64 = 4096;
+/// Most staging memory of a ring without retained storage, in bytes.
+pub const MAX_STAGING_BYTES: u64 = 2 << 30;
+/// Most threads that read files or copy into the ring: more gained nothing on a machine of 16 cores.
+pub const MAX_SOURCE_READERS: u64 = 14;
+/// Windows of the retained source that are filled at a time: enough for every reader, and the first is still served soon.
+pub const MAX_SOURCE_WINDOWS: u64 = 8;
+/// Bytes that one reader takes at a time when a window is filled.
+pub const FILL_PIECE_BYTES: u64 = 8 << 20;
+/// One segment of retained storage in its model-window geometry, in bytes.
+pub const RETAINED_SEGMENT_BYTES: u64 = 64 << 20;
+/// Most retained storage in the model-window geometry, in bytes.
+pub const MAX_RETAINED_BYTES: u64 = 32 << 30;
+/// Slots of the micro geometry are multiples of this many bytes.
+pub const MICRO_SLOT_ALIGNMENT_BYTES: u64 = 64 << 10;
+/// Most retained storage in the micro geometry, in bytes.
+pub const MAX_MICRO_RETAINED_BYTES: u64 = 128 << 20;
+/// Most host memory of ring and retained storage in the micro geometry, in bytes.
+pub const MAX_MICRO_HOST_BYTES: u64 = 1 << 30;
+/// Most host memory that rings and retained storage of a process may hold registered together, in bytes.
+pub const MAX_PROCESS_REGISTERED_BYTES: u64 = 40 << 30;
+/// Host memory that retained storage leaves to others unless told otherwise, in bytes.
+pub const DEFAULT_HEADROOM_BYTES: u64 = 1 << 30;
 /// Oldest CUDA version that a driver must support, as CUDA writes it (1000 x major + 10 x minor): the first with every function used.
 pub const MIN_CUDA_DRIVER_VERSION: i32 = 12_080;
 /// Step of the clock behind CUDA's events, in seconds, as the driver interface documents it for `cuEventElapsedTime`.

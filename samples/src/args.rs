@@ -6,8 +6,9 @@
 //! Invariants: nothing is guessed; a value outside its range is refused with the range; what was not given is `None` or its
 //! documented default.
 
+use crate::host_memory::HostMemoryArgs;
 use clap::{Args, Parser, ValueEnum};
-use ddo_recorder::{Ceiling, LaunchScope, ResidencyMode};
+use ddo_recorder::{Ceiling, LaunchScope, ResidencyMode, SourceChoice};
 use ddo_schemas::settings::{BadSettings, Settings};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -30,6 +31,9 @@ pub struct SampleArgs {
     /// Where streamed weights are read from.
     #[arg(long, value_enum, default_value_t = SourceArg::Auto)]
     pub source: SourceArg,
+    /// Host memory of the sources `ring` and `retained`.
+    #[command(flatten)]
+    pub host: HostMemoryArgs,
     /// Forward passes in a run.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: u64,
@@ -134,6 +138,22 @@ pub enum SourceArg {
     Mapped,
     /// Tensors in host memory.
     Cpu,
+    /// The checkpoint file, read through a ring of host memory for each upload.
+    Ring,
+    /// The checkpoint file, read once into host memory that is kept.
+    Retained,
+}
+
+impl From<SourceArg> for SourceChoice {
+    fn from(source: SourceArg) -> SourceChoice {
+        match source {
+            SourceArg::Auto => SourceChoice::Auto,
+            SourceArg::Mapped => SourceChoice::Mapped,
+            SourceArg::Cpu => SourceChoice::Cpu,
+            SourceArg::Ring => SourceChoice::Ring,
+            SourceArg::Retained => SourceChoice::Retained,
+        }
+    }
 }
 
 /// What comes and goes as one.

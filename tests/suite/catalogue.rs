@@ -8,8 +8,8 @@ use crate::support::small::{component, config, pass};
 use crate::support::{command, data, ran, root, scratch};
 use crate::vmm_rows::WRITTEN;
 use ddo_recorder::{
-    AllocationOptions, Checkpoint, Component, HostOptions, JournalOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode,
-    SnapshotOptions, SourceChoice, TimerOptions, enable_offload,
+    AllocationOptions, Checkpoint, Component, HostMemorySettings, HostOptions, JournalOptions, LaunchScope, Offload,
+    OffloadConfig, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions, enable_offload,
 };
 use ddo_samples::flux::{Dtype, make_checkpoint};
 use ddo_schemas::{Report, Unit, catalogue, generate};
@@ -135,6 +135,33 @@ fn from_parts() -> Documents {
     })
 }
 
+/// The same file read through the ring, or kept in part and registered in part.
+fn from_streamed(source: SourceChoice) -> Documents {
+    let at = scratch("catalogue-streamed");
+    let path = at.path().join("model.safetensors");
+    make_checkpoint(&path, SCALE, Dtype::F32, 3).expect("made");
+    let checkpoint = Checkpoint::open(&path).expect("opens");
+    let component = Component::from_checkpoint("transformer", &checkpoint, |_| None).expect("a component");
+    let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, u64::MAX);
+    let ring = HostMemorySettings { staging_bytes: 64 << 10, staging_slot_bytes: 8 << 10, ..HostMemorySettings::default() };
+    let host = match source {
+        SourceChoice::Retained => {
+            HostMemorySettings { retained_slot_bytes: 64 << 10, retained_slots: 2, registered_bytes: 64 << 10, ..ring }
+        }
+        _ => ring,
+    };
+    let config = OffloadConfig { source, host, ceiling: "40%".parse().expect("a ceiling"), ..OffloadConfig::new(ledger) };
+    let offload = enable_offload(component, config).expect("attached");
+    recorded(&offload, &at.path().join("journal"), |offload| {
+        for unit in offload.units() {
+            let guard = offload.unit(unit.id).expect("pinned");
+            offload.launch(offload.compute_stream(), guard, ddo_recorder::Job::host(|_| Ok(()))).expect("queued");
+        }
+        offload.mark_step().expect("a step");
+        offload.wait_stream(offload.compute_stream()).expect("done");
+    })
+}
+
 /// Everything that the programs leave behind.
 fn from_programs() -> Documents {
     let at = scratch("catalogue-programs");
@@ -193,7 +220,17 @@ fn from_programs() -> Documents {
 
 fn documents() -> &'static Documents {
     static DOCUMENTS: OnceLock<Documents> = OnceLock::new();
-    DOCUMENTS.get_or_init(|| [from_memory(), from_file(), from_parts(), from_programs()].concat())
+    DOCUMENTS.get_or_init(|| {
+        [
+            from_memory(),
+            from_file(),
+            from_parts(),
+            from_streamed(SourceChoice::Ring),
+            from_streamed(SourceChoice::Retained),
+            from_programs(),
+        ]
+        .concat()
+    })
 }
 
 /// Paths of all leaves; empty lists and maps are leaves too.

@@ -33,6 +33,8 @@ mod reconcile;
 mod runtime;
 mod scopes;
 mod simulation;
+mod sources;
+mod sources_simulation;
 mod story;
 mod support;
 mod tidy;

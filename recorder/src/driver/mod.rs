@@ -7,6 +7,7 @@
 //! it has run.
 
 pub mod activity;
+mod block;
 pub mod compute;
 pub mod cuda;
 pub mod descriptors;
@@ -17,9 +18,10 @@ mod job;
 mod markers;
 mod timed;
 
+pub use block::{BlockWriter, HostBlock};
 pub use cuda::{CudaContext, CudaDriver, CudaOptions};
 pub use faulty::{Faulty, Script};
-pub use file::{FileIdentity, MappedFile, SourceFile};
+pub use file::{FileChange, FileIdentity, MappedFile, SourceFile};
 pub use host::{HostDriver, HostMode, HostOptions};
 pub use job::{Element, Grant, HostBytes, HostContext, Job, JobError, JobFailures, Launch, Stretch, View};
 pub use markers::MarkersBusy;

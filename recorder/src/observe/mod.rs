@@ -15,6 +15,7 @@ pub mod operators;
 pub mod publish;
 mod run;
 mod snapshot;
+mod source_rows;
 mod timeline;
 mod timer;
 mod windows;

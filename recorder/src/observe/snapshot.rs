@@ -1,6 +1,7 @@
 //! Reports: one detached reading of a session.
 
 use super::allocation::AllocationRecord;
+use super::source_rows::{SourceRows, source_rows};
 use super::timer::Timing;
 use crate::error::{Error, Result};
 use crate::memory::SourceKind;
@@ -77,6 +78,7 @@ impl Offload {
 }
 
 fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
+    let SourceRows { ring, source_cache, source_timings, source_events, pressure, bridge } = source_rows(inner);
     Vmm {
         reserved_bytes: Some(levels.arena.virtual_bytes),
         resident_bytes: Some(levels.arena.resident_bytes),
@@ -91,20 +93,26 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         sources: sources(inner, levels),
         tickets: tickets(inner, levels),
         transport: transport(inner),
+        bridge,
+        ring,
+        source_cache,
+        source_timings,
+        source_events,
+        pressure,
         parts: if levels.slots.is_none() { parts(inner, levels) } else { VmmParts::default() },
         ..Vmm::default()
     }
 }
 
-fn count(counter: &Counter) -> Option<u64> {
+pub(super) fn count(counter: &Counter) -> Option<u64> {
     Some(counter.get())
 }
 
-fn seconds(scope: &HostScope) -> Option<Seconds> {
+pub(super) fn seconds(scope: &HostScope) -> Option<Seconds> {
     Some(Seconds(scope.seconds()))
 }
 
-fn calls(scope: &HostScope) -> Option<u64> {
+pub(super) fn calls(scope: &HostScope) -> Option<u64> {
     Some(scope.calls())
 }
 
@@ -172,11 +180,12 @@ fn look_ahead(inner: &Inner, levels: &Levels) -> LookAhead {
 
 fn sources(inner: &Inner, levels: &Levels) -> Sources {
     let counters = &inner.counters;
-    let mapped = inner.sources.kind() == SourceKind::Mapped;
+    let kind = inner.sources.kind();
+    let mapped = kind == SourceKind::Mapped;
     let file_bytes = counters.file_upload_bytes.get();
     let memory_bytes = counters.upload_bytes.get() - file_bytes;
-    let cpu_dma = if mapped { memory_bytes } else { counters.upload_bytes.get() };
-    let cpu_source = !mapped || inner.bindings.memory > 0;
+    let cpu_dma = if kind == SourceKind::Cpu { counters.upload_bytes.get() } else { memory_bytes };
+    let cpu_source = kind == SourceKind::Cpu || inner.bindings.memory > 0;
     Sources {
         fast_file_backed_bindings: Some(inner.bindings.file),
         fast_file_backed_bytes: Some(inner.bindings.file_bytes),
@@ -211,7 +220,8 @@ fn transport(inner: &Inner) -> Transport {
         fast_native_transport_batch_transport_create_calls: calls(&inner.counters.transport_create),
         fast_native_transport_batch_transport_submit_seconds: seconds(&inner.counters.transport_submit),
         fast_native_transport_batch_transport_submit_calls: calls(&inner.counters.transport_submit),
-        ..Transport::default()
+        fast_native_transport_source_prepare_seconds: inner.supply.as_ref().and(seconds(&inner.counters.source_prepare)),
+        fast_native_transport_source_prepare_calls: inner.supply.as_ref().and(calls(&inner.counters.source_prepare)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Closing: completion proof, unmap, release, addresses, events, streams - in this order, written here once.
 
 use super::state::{Inner, Offload, State};
+use super::supply::lock;
 use crate::driver::{DriverResult, EventId, collect_abandoned};
 use crate::error::{Error, Result};
 use crate::limits::MAX_WAIT_SECONDS;
@@ -38,6 +39,9 @@ impl Offload {
         let proven = drained.and_then(|drained| {
             state.reap(&*inner.driver, true).map(|_| drained && state.tickets.live() == 0 && state.running.is_empty())
         });
+        if !matches!(proven, Ok(true)) {
+            inner.supply.iter().for_each(|supply| lock(supply).stop());
+        }
         match proven {
             Ok(true) => inner.give_back(&mut state, &mut report),
             Ok(false) => report.errors.push(format!("work is still in flight after {:.3} s", start.elapsed().as_secs_f64())),
@@ -106,6 +110,7 @@ impl Inner {
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
+        keep(self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release()));
         keep(state.registrations.release());
         for event in std::mem::take(&mut state.leftover_events) {
             keep(self.driver.event_destroy(event));
@@ -127,8 +132,9 @@ impl Drop for Inner {
         }
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {
-            let _ =
-                state.stream.release().and(state.arena.release()).and(state.registrations.release()).and(state.events.close());
+            let supply = self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release());
+            let memory = state.stream.release().and(state.arena.release()).and(state.registrations.release());
+            let _ = supply.and(memory).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.
         if idle {

@@ -2,7 +2,8 @@
 //!
 //! May use: `transfer`, `memory`, `driver`, `plan`, `meter`, `config`, `limits`, `error`.
 //!
-//! Invariants: asking for a unit never waits on the host for a copy; order between copies and work comes from events
+//! Invariants: asking for a unit never waits on the host for a copy of its own (where bytes pass through a ring, it may wait
+//! for a file read or for the oldest copy out of the ring, counted); order between copies and work comes from events
 //! alone; a pin returns only when the end of the work that holds it is proven; nothing here knows who observes it.
 
 mod accounts;
@@ -23,6 +24,7 @@ mod rows;
 mod shapes;
 mod slot;
 mod state;
+mod supply;
 mod unit;
 mod upload;
 
@@ -38,3 +40,4 @@ pub use unit::UnitGuard;
 pub(crate) use counters::Counters;
 pub(crate) use learning::PassForecast;
 pub(crate) use state::Inner;
+pub(crate) use supply::lock as lock_supply;

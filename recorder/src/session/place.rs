@@ -108,6 +108,7 @@ impl Inner {
             residence.in_arena = true;
         }
         self.note_resident(state, part);
+        self.read_ahead(state);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, S
 use crate::meter::Clock;
 use crate::plan::checkpoint::Dtype;
 use crate::plan::{BatchTensor, PassOrder, PlaceKey};
-use crate::transfer::{EventPool, PartBatch, TicketLedger};
+use crate::transfer::{EventPool, PartBatch, Supply, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -87,6 +87,8 @@ pub(crate) struct StreamRules {
     pub(crate) least_stage_bytes: u64,
     /// Whether an early pass is timed.
     pub(crate) learns: bool,
+    /// Source bytes that are read before their upload, at most about so many.
+    pub(crate) read_ahead_bytes: u64,
 }
 
 /// The event behind an upload, and which streams wait for it already.
@@ -138,6 +140,10 @@ pub(crate) struct State {
     /// A failure of look-ahead, raised by the next call.
     pub(crate) deferred: Option<Error>,
     pub(crate) closed: bool,
+    /// Parts whose source bytes were being read ahead when that was last looked at.
+    pub(crate) reads_ahead: usize,
+    /// The first pass does not follow the component's order.
+    pub(crate) guess_is_wrong: bool,
 }
 
 /// The session behind an [`Offload`] and its guards.
@@ -155,6 +161,8 @@ pub(crate) struct Inner {
     pub(crate) infos: Vec<UnitInfo>,
     pub(crate) rules: StreamRules,
     pub(crate) sources: Sources,
+    /// Reads bytes that `sources` does not hold. Locked inside the session's lock, or alone.
+    pub(crate) supply: Option<Mutex<Supply>>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) counters: Counters,
@@ -246,6 +254,8 @@ impl State {
             poisoned: None,
             deferred: None,
             closed: false,
+            reads_ahead: 0,
+            guess_is_wrong: false,
         }
     }
 
@@ -376,6 +386,7 @@ impl Offload {
         let mut state = self.inner.lock();
         let before = state.tickets.live();
         let retired = state.reap(&*self.inner.driver, true)?;
+        self.inner.collect_supply()?;
         Ok(CompletionCounts { before, after: state.tickets.live(), retired })
     }
 

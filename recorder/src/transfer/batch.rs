@@ -1,7 +1,9 @@
 //! One part's upload: its copies, merged, built once and submitted again and again.
 
-use crate::driver::{DeviceAddress, Driver, DriverError, HostBytes, StreamId};
-use crate::memory::{Consumer, Sources};
+use super::{Stopped, Supply};
+use crate::driver::{DeviceAddress, Driver, StreamId};
+use crate::error::Error;
+use crate::memory::{Consumer, Extent, Origin, Sources};
 use crate::plan::{self, BatchTensor, ParameterSource, cut_at_fences, merged};
 
 /// A fence of the session.
@@ -12,37 +14,54 @@ type Fence = plan::Fence<Consumer>;
 pub struct Stage {
     /// Who must have read before: the upload stream waits for them first.
     pub consumers: Vec<Consumer>,
-    copies: Vec<(u64, HostBytes)>,
+    copies: Vec<(u64, Origin)>,
 }
 
 impl Stage {
-    /// Copies of the stage.
-    pub fn copies(&self) -> u64 {
-        self.copies.len() as u64
-    }
-
     /// Payload in bytes.
     pub fn bytes(&self) -> u64 {
-        self.copies.iter().map(|(_, bytes)| bytes.bytes()).sum()
+        self.copies.iter().map(|(_, origin)| origin.bytes()).sum()
     }
 
-    /// Queues the copies to the given place.
+    /// Queues the copies to the given place; their number.
     ///
     /// # Errors
-    /// The driver's, with the number of copies queued before it.
-    pub fn submit(&self, driver: &dyn Driver, place: DeviceAddress, stream: StreamId) -> Result<(), (u64, DriverError)> {
-        for (queued, (offset, bytes)) in self.copies.iter().enumerate() {
-            let copied = driver.copy_to_device(place.offset(*offset), bytes.clone(), stream);
-            copied.map_err(|error| (queued as u64, error))?;
+    /// The driver's and the supply's, with the number of copies queued before.
+    ///
+    /// # Cost
+    /// Waits where bytes have to be read first.
+    pub fn submit(
+        &self,
+        driver: &dyn Driver,
+        place: DeviceAddress,
+        stream: StreamId,
+        mut supply: Option<&mut Supply>,
+    ) -> Result<u64, Stopped> {
+        let mut queued = 0;
+        for (offset, origin) in &self.copies {
+            let to = place.offset(*offset);
+            let sent = match (origin, supply.as_deref_mut()) {
+                (Origin::Held(bytes), _) => {
+                    let copied = driver.copy_to_device(to, bytes.clone(), stream);
+                    copied.map(|()| 1).map_err(|error| Stopped { queued: 0, error: error.into() })
+                }
+                (Origin::Streamed(extent), Some(supply)) => supply.supply(*extent, to),
+                (Origin::Streamed(_), None) => {
+                    let error = Error::invalid("source bytes", "nobody reads them");
+                    Err(Stopped { queued: 0, error })
+                }
+            };
+            queued += sent.map_err(|stopped| Stopped { queued: queued + stopped.queued, ..stopped })?;
         }
-        Ok(())
+        Ok(queued)
     }
 }
 
 /// The copies of one part.
 #[derive(Debug)]
 pub struct PartBatch {
-    copies: Vec<(u64, HostBytes)>,
+    copies: Vec<(u64, Origin)>,
+    extents: Vec<Extent>,
     tensors: u64,
     file_tensors: u64,
     bytes: u64,
@@ -51,10 +70,15 @@ pub struct PartBatch {
 impl PartBatch {
     /// Merges neighbouring tensors and takes leases on their bytes; `None` when a source lies outside what is open.
     pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<PartBatch> {
-        let lease = |copy: &BatchTensor| Some((copy.offset, sources.lease(copy.source, copy.bytes)?));
+        let lease = |copy: &BatchTensor| Some((copy.offset, sources.origin(copy.source, copy.bytes)?));
         let copies = merged(tensors).iter().map(lease).collect::<Option<Vec<_>>>()?;
+        let streamed = |(_, origin): &(u64, Origin)| match origin {
+            Origin::Streamed(extent) => Some(*extent),
+            Origin::Held(_) => None,
+        };
         let from_file = |tensor: &&BatchTensor| matches!(tensor.source, ParameterSource::File { .. });
         Some(PartBatch {
+            extents: copies.iter().filter_map(streamed).collect(),
             copies,
             tensors: tensors.len() as u64,
             file_tensors: tensors.iter().filter(from_file).count() as u64,
@@ -77,6 +101,11 @@ impl PartBatch {
         self.bytes
     }
 
+    /// Bytes that have to be read from files, in the order of the copies.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
     /// The copies in stages: what is behind a fence waits for it, what is before it does not. A stage of fewer than
     /// `least` bytes is not worth a copy of its own: its successor's fences are waited for with its own.
     pub fn stages(&self, fences: &[Fence], least: u64) -> Vec<Stage> {
@@ -95,10 +124,12 @@ impl PartBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::HostBytes;
 
     fn batch(copies: &[(u64, u64)]) -> PartBatch {
-        let copies = copies.iter().map(|(offset, bytes)| (*offset, HostBytes::unbacked(*bytes).expect("counted"))).collect();
-        PartBatch { copies, tensors: 0, file_tensors: 0, bytes: 0 }
+        let copies =
+            copies.iter().map(|(offset, bytes)| (*offset, Origin::Held(HostBytes::unbacked(*bytes).expect("counted")))).collect();
+        PartBatch { copies, extents: Vec::new(), tensors: 0, file_tensors: 0, bytes: 0 }
     }
 
     fn fence(from: u64, event: u64) -> Fence {
@@ -111,7 +142,7 @@ mod tests {
 
     fn shape(stages: &[Stage]) -> Vec<Shape> {
         let events = |stage: &Stage| stage.consumers.iter().map(|consumer| consumer.event.0).collect();
-        let copies = |stage: &Stage| stage.copies.iter().map(|(offset, bytes)| (*offset, bytes.bytes())).collect();
+        let copies = |stage: &Stage| stage.copies.iter().map(|(offset, origin)| (*offset, origin.bytes())).collect();
         stages.iter().map(|stage| (events(stage), copies(stage))).collect()
     }
 

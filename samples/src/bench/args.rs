@@ -5,8 +5,9 @@
 //! Invariants: every option has a default; what this build cannot do is refused before anything is made.
 
 use crate::args::{DriverKind, LinkRate, ScaleArg};
+use crate::host_memory::{HostMemoryArgs, positive};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ddo_recorder::{LaunchScope, ResidencyMode};
+use ddo_recorder::{LaunchScope, ResidencyMode, SourceChoice};
 use std::path::{Path, PathBuf};
 
 /// Measures the runtime; prints one JSON object a line.
@@ -87,7 +88,7 @@ impl OverheadArgs {
             slots: 2,
             scale: self.scale,
             link_gb_per_second: self.link_gb_per_second,
-            registered_gib: None,
+            host: HostMemoryArgs::default(),
             model: self.model.clone(),
         }
     }
@@ -161,10 +162,21 @@ pub enum BenchSource {
     Mapped,
     /// A private copy in host memory.
     Cpu,
-    /// Retained pinned segments; not built.
+    /// Host memory that is kept once the file was read into it.
     Retained,
-    /// The staging ring alone; not built.
+    /// The ring alone: the file is read for each upload.
     Ring,
+}
+
+impl From<BenchSource> for SourceChoice {
+    fn from(source: BenchSource) -> SourceChoice {
+        match source {
+            BenchSource::Mapped => SourceChoice::Mapped,
+            BenchSource::Cpu => SourceChoice::Cpu,
+            BenchSource::Retained => SourceChoice::Retained,
+            BenchSource::Ring => SourceChoice::Ring,
+        }
+    }
 }
 
 /// What comes and goes as one.
@@ -227,21 +239,12 @@ pub struct StreamArgs {
     /// Rate of the host driver's imitated link in 10^9 bytes a second; unlimited if it is not given.
     #[arg(long, value_name = "R")]
     pub link_gb_per_second: Option<LinkRate>,
-    /// Host memory that may be registered, in GiB; not built: the runtime registers what the device accepts.
-    #[arg(long, value_name = "R", value_parser = positive)]
-    pub registered_gib: Option<f64>,
+    /// Host memory of the sources `ring` and `retained`.
+    #[command(flatten)]
+    pub host: HostMemoryArgs,
     /// The checkpoint file, made if it is missing.
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
-    if value > 0.0 && value <= 1_048_576.0 {
-        Ok(value)
-    } else {
-        Err(format!("{text} is outside the range; it must be above 0, at most 1048576"))
-    }
 }
 
 impl StreamArgs {
@@ -251,13 +254,13 @@ impl StreamArgs {
         self.scale.map_or(default, |scale| scale.0)
     }
 
-    /// What cannot be combined or is not built: the option and the reason.
+    /// What cannot be combined: the option and the reason.
     pub fn refusal(&self) -> Option<(&'static str, &'static str)> {
-        let built = "the runtime streams from `mapped` files and `cpu` memory";
+        let kept = "it is a ceiling of the source `retained`";
+        let retained = self.source == BenchSource::Retained;
         match self.driver {
-            _ if self.source == BenchSource::Retained => Some(("--source retained", built)),
-            _ if self.source == BenchSource::Ring => Some(("--source ring", built)),
-            _ if self.registered_gib.is_some() => Some(("--registered-gib", "the runtime has no ceiling for registered bytes")),
+            _ if self.host.registered_gib.is_some() && !retained => Some(("--registered-gib", kept)),
+            _ if self.host.retained_gib.is_some() && !retained => Some(("--retained-gib", kept)),
             DriverKind::Host if self.device != 0 => Some(("--device", "the host driver has one device, 0")),
             DriverKind::Host if self.tokens.iter().any(|tokens| *tokens != 0) => {
                 Some(("--tokens", "matrix products are computed on a cuda device"))
@@ -289,8 +292,7 @@ mod tests {
         let lists = stream(&["--ceiling-gib", "4,2", "--tokens", "0,1280,8192", "--mode", "both"]);
         assert_eq!((lists.ceiling_gib, lists.tokens, lists.mode.runs().len()), (vec![4.0, 2.0], vec![0, 1280, 8192], 2));
         for (line, option) in [
-            (&["--source", "retained"][..], "--source retained"),
-            (&["--source", "ring"], "--source ring"),
+            (&["--source", "ring", "--retained-gib", "1"][..], "--retained-gib"),
             (&["--registered-gib", "4"], "--registered-gib"),
             (&["--tokens", "8"], "--tokens"),
             (&["--device", "1"], "--device"),

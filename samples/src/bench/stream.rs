@@ -177,9 +177,15 @@ fn measure(
 impl Setting<'_> {
     pub(super) fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
         let args = self.args;
+        let streamed = matches!(args.source, BenchSource::Ring | BenchSource::Retained);
         serde_json::json!({
             "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },
-            "source": if args.source == BenchSource::Cpu { "cpu" } else { "mapped" },
+            "source": SourceChoice::from(args.source).name(),
+            "staging_bytes": streamed.then_some(args.host.staging_mib << 20),
+            "staging_slot_bytes": streamed.then_some(args.host.staging_slot_kib << 10),
+            "retained_gib": args.host.retained_gib,
+            "registered_gib": args.host.registered_gib,
+            "registration": (args.source == BenchSource::Retained).then(|| args.host.registration.name()),
             "ceiling_bytes": ceiling,
             "managed_bytes": managed,
             "tokens": self.tokens,
@@ -197,7 +203,8 @@ impl Setting<'_> {
 pub(super) fn attach(prepared: &Prepared, setting: &Setting<'_>, measured: Option<MeasuredCosts>) -> Result<Offload, RunError> {
     let component = Component::from_checkpoint("transformer", &Checkpoint::open(prepared.path())?, |_| None)?;
     let args = setting.args;
-    let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
+    let source = args.source.into();
+    let host = args.host.settings(source, || component.retained_bytes());
     let (residency, launches) = setting.mode;
     let config = OffloadConfig::new(prepared.driver());
     let part_bytes = crate::flux::part_bytes(crate::flux::width_for_scale(args.scale()), config.part_bytes);
@@ -207,6 +214,7 @@ pub(super) fn attach(prepared: &Prepared, setting: &Setting<'_>, measured: Optio
         launches,
         part_bytes,
         slots: args.slots,
+        host,
         measure: measured.is_none(),
         measured,
         ..config

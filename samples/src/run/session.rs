@@ -7,10 +7,9 @@
 
 use super::recording::{Recorded, Recording};
 use super::{Outcome, RunError};
-use crate::args::{ModelKind, SampleArgs, SourceArg};
+use crate::args::{ModelKind, SampleArgs};
 use ddo_recorder::{
-    Component, Driver, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, RecordRun, SourceChoice, UnitInfo,
-    enable_offload,
+    Component, Driver, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, RecordRun, UnitInfo, enable_offload,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,17 +67,14 @@ impl Session {
     ) -> Result<Session, RunError> {
         let run = RecordRun::from_env()?;
         let settings = args.diagnose.over(args.repeats, run.as_ref().map(RecordRun::settings))?;
-        let source = match args.source {
-            SourceArg::Auto => SourceChoice::Auto,
-            SourceArg::Mapped => SourceChoice::Mapped,
-            SourceArg::Cpu => SourceChoice::Cpu,
-        };
+        let source = args.source.into();
+        let host = args.host.settings(source, || component.retained_bytes());
         let (ceiling, residency, slots, config) = (args.ceiling, args.mode.into(), args.slots, OffloadConfig::new(driver));
         let part_bytes = match args.model_kind {
             ModelKind::FluxShaped => crate::flux::part_bytes(crate::flux::width_for_scale(args.scale.0), config.part_bytes),
             ModelKind::Minilm => config.part_bytes,
         };
-        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, measure: true, ..config };
+        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, host, measure: true, ..config };
         let offload = enable_offload(component, config)?;
         let recording = Recording::start(run, settings, name, &offload)?;
         Ok(Session { offload, recording })

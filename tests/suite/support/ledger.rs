@@ -26,7 +26,9 @@ pub(crate) struct Seen {
     reserved: BTreeMap<u64, u64>,
     events: BTreeSet<EventId>,
     streams: BTreeSet<StreamId>,
-    registrations: BTreeSet<RegistrationId>,
+    registrations: BTreeMap<RegistrationId, u64>,
+    pub(crate) registered_bytes: u64,
+    pub(crate) peak_registered_bytes: u64,
     pub(crate) mapped_bytes: u64,
     pub(crate) peak_mapped_bytes: u64,
     pub(crate) copied_bytes: u64,
@@ -165,13 +167,16 @@ impl Driver for Ledger {
 
     fn host_register(&self, bytes: &HostBytes, access: HostAccess) -> DriverResult<RegistrationId> {
         self.note("host_register", self.inner.host_register(bytes, access), |seen, id| {
-            seen.registrations.insert(*id);
+            seen.registrations.insert(*id, bytes.bytes());
+            seen.registered_bytes += bytes.bytes();
+            seen.peak_registered_bytes = seen.peak_registered_bytes.max(seen.registered_bytes);
         })
     }
 
     fn host_unregister(&self, registration: RegistrationId) -> DriverResult<()> {
         self.note("host_unregister", self.inner.host_unregister(registration), |seen, ()| {
-            assert!(seen.registrations.remove(&registration), "an ended registration was live, once");
+            let ended = seen.registrations.remove(&registration);
+            seen.registered_bytes -= ended.expect("an ended registration was live, once");
         })
     }
 

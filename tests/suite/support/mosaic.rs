@@ -53,6 +53,25 @@ impl Mosaic {
         Component::from_tensors("mosaic", tensors, |_| None).expect("a component")
     }
 
+    /// Writes the same weights to a file and says where.
+    pub(crate) fn checkpoint(&self, folder: &std::path::Path) -> std::path::PathBuf {
+        let mut tensors = Vec::new();
+        for (unit, sizes) in self.sizes.iter().enumerate() {
+            for (tensor, bytes) in sizes.iter().enumerate() {
+                let bytes: Vec<u8> = (0..*bytes).map(|index| byte(unit, tensor, index)).collect();
+                tensors.push((format!("blocks.{unit}.{}", name(tensor)), bytes));
+            }
+        }
+        let view = |bytes| {
+            let length: &Vec<u8> = bytes;
+            safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![length.len()], length).expect("shape fits")
+        };
+        let views = tensors.iter().map(|(name, bytes)| (name.clone(), view(bytes)));
+        let path = folder.join("model.safetensors");
+        std::fs::write(&path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
+        path
+    }
+
     /// What a pass over the units gives, straight from the weights.
     pub(crate) fn reference(&self, order: &[usize]) -> u64 {
         let unit = |state, unit: &usize| {
