@@ -3,7 +3,7 @@
 //! Uses `steps`, `floor` and `windows`. Invariants: only what was measured or supplied is said; time that nothing
 //! explains stays unexplained; a supplied rate that the run itself contradicts is a finding.
 
-use super::floor::{self, Floor};
+use super::floor;
 use super::overlap::{clip, union};
 use super::steps::Steps;
 use super::windows::warm_span;
@@ -77,8 +77,8 @@ impl Waited {
 }
 
 /// What a component's steps prove.
-pub fn of(component: &Component, steps: &Steps, floor: &Floor) -> Bound {
-    let upload = supplied(component, floor);
+pub fn of(component: &Component, steps: &Steps) -> Bound {
+    let upload = supplied(component);
     let waited = waits(component);
     if let (Some(step_seconds), Some((upload_seconds, bytes))) = (steps.steady_seconds, upload)
         && (step_seconds - upload_seconds).abs() <= BOUND_TOLERANCE * step_seconds
@@ -97,16 +97,16 @@ pub fn of(component: &Component, steps: &Steps, floor: &Floor) -> Bound {
         return Bound::Waits { step_seconds: steps.steady_seconds, waited };
     }
     match steps.steady_seconds {
-        Some(step_seconds) if floor.terms.compute.seconds.0.is_some() => Bound::Resident { step_seconds },
+        Some(step_seconds) if floor::is_resident(component) => Bound::Resident { step_seconds },
         Some(step_seconds) => Bound::Unexplained { step_seconds, upload },
         None => Bound::Untimed,
     }
 }
 
-/// Seconds and bytes of an upload term that rests on a supplied rate.
-fn supplied(component: &Component, floor: &Floor) -> Option<(f64, u64)> {
-    let seconds = floor.terms.upload.seconds.0.filter(|seconds| seconds.0 > 0.0)?;
-    Some((seconds.0, floor::streamed(component)?.bytes))
+/// Seconds that the supplied rate needs for what a step streams, and those bytes.
+fn supplied(component: &Component) -> Option<(f64, u64)> {
+    let (streamed, rate) = (floor::streamed(component)?, floor::link_rate(component)?);
+    (streamed.bytes > 0).then(|| (streamed.bytes as f64 / rate as f64, streamed.bytes))
 }
 
 fn waits(component: &Component) -> Option<Waited> {
@@ -130,7 +130,7 @@ fn waits(component: &Component) -> Option<Waited> {
 pub fn contradicted_rate(component: &Component) -> Option<Finding> {
     let steps = super::steps::of(component);
     let step = steps.steady_seconds?;
-    let (upload, _) = supplied(component, &floor::of(component, &steps))?;
+    let (upload, _) = supplied(component)?;
     let text = format!(
         "a step took {step:.6} s, less than the {upload:.6} s that the supplied link rate needs for what it streams; \
          the link is faster than was supplied"
@@ -165,7 +165,7 @@ mod tests {
 
     fn bound(component: &Component) -> Bound {
         let steps = crate::analysis::steps::of(component);
-        of(component, &steps, &floor::of(component, &steps))
+        of(component, &steps)
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The floor of a step: "How fast could it be, and how near is it?"
 //!
-//! Uses `run` and `steps`. floor = max(C, X / B, D): C compute with every weight resident, X bytes streamed a step
-//! over B the link's rate, D bytes from disk over the disk's rate. Invariants: a term that does not follow from the
+//! Uses `run` and `steps`. floor = max(C, X / B, D): C compute with every weight resident, X the bytes that must be
+//! streamed in a step over B the link's rate, D bytes from disk over the disk's rate. Where a run does not tell what must be
+//! streamed, X is what its plan streams. Invariants: a term that does not follow from the
 //! run is unknown, with what is missing; without C and X / B there is neither a floor nor an efficiency.
 
 use super::delta::{Delta, consecutive, subtract};
 use super::steps::Steps;
-use crate::run::{Component, LoadedReport, Record, Run};
+use crate::run::{Component, LoadedReport, Record, Run, Scalar};
 use ddo_schemas::Seconds;
 use ddo_schemas::summary::{FloorTerm, FloorTerms};
 use ddo_schemas::unit::{Nullable, human_bytes};
@@ -79,7 +80,7 @@ pub fn human_rate(bytes_per_second: f64) -> String {
 pub fn of(component: &Component, steps: &Steps) -> Floor {
     let streamed = streamed(component);
     let compute = compute(component, steps);
-    let upload = upload(streamed.as_ref(), link_rate(component));
+    let upload = upload(component, streamed.as_ref());
     let disk = unknown("reads from disk are not observed");
     let seconds = match (compute.seconds.0, upload.seconds.0) {
         (Some(compute), Some(upload)) => Some(compute.0.max(upload.0)),
@@ -100,15 +101,52 @@ pub fn nothing_known() -> FloorTerms {
 }
 
 fn compute(component: &Component, steps: &Steps) -> FloorTerm {
-    let resident = component.decided("vmm_streamed_units") == Some(0);
-    match steps.steady_seconds {
-        Some(seconds) if resident => known(seconds, "measured", "the steady step of this run, in which every weight is resident"),
-        _ => unknown("needs a run with every weight resident"),
+    let work = forecast(component, "fast_pass_work_seconds");
+    match (steps.steady_seconds, work) {
+        (Some(seconds), _) if is_resident(component) => {
+            known(seconds, "measured", "the steady step of this run, in which every weight is resident")
+        }
+        (_, Some(Scalar::F64(seconds))) => {
+            known(*seconds, "measured", "device time of the work of one early step, without waits")
+        }
+        _ => unknown("needs a run with every weight resident, or a recorder that measures an early step"),
     }
 }
 
-fn upload(streamed: Option<&Streamed>, rate: Option<u64>) -> FloorTerm {
-    match (streamed, rate) {
+/// True where every weight stays on the device.
+pub fn is_resident(component: &Component) -> bool {
+    component.decided("vmm_streamed_units") == Some(0)
+}
+
+/// What the recorder expected of a steady step, from the work and the link that it measured.
+pub fn predicted_step(component: &Component) -> Option<f64> {
+    match forecast(component, "fast_pass_predicted_step_seconds")? {
+        Scalar::F64(seconds) => Some(*seconds),
+        _ => None,
+    }
+}
+
+/// A value of the recorder's forecast, from the last report that has it, else from the journal.
+fn forecast<'a>(component: &'a Component, name: &str) -> Option<&'a Scalar> {
+    let path = format!("runtime.vmm.{name}");
+    let known = |value: &&Scalar| **value != Scalar::Uncollected;
+    let reported = component.reports.iter().rev().find_map(|report| report.values.get(path.as_str()).filter(known));
+    reported.or_else(|| component.records.iter().rev().find_map(|record| record.values.get(path.as_str()).filter(known)))
+}
+
+fn upload(component: &Component, streamed: Option<&Streamed>) -> FloorTerm {
+    let measured = match forecast(component, "fast_pass_link_bytes_per_second") {
+        Some(Scalar::U64(rate)) if *rate > 0 => Some((*rate, "measured")),
+        _ => None,
+    };
+    let rate = link_rate(component).map(|rate| (rate, "supplied")).or(measured);
+    if let (Some(Scalar::U64(must)), Some((rate, origin))) = (forecast(component, "fast_pass_must_stream_bytes"), rate) {
+        let planned = streamed.map_or_else(String::new, |streamed| format!("; {} streamed", human_bytes(streamed.bytes)));
+        let (must_words, rate_words) = (human_bytes(*must), human_rate(rate as f64));
+        let basis = format!("{must_words} a step that cannot stay under the ceiling{planned}; over the {origin} {rate_words}");
+        return known(*must as f64 / rate as f64, origin, &basis);
+    }
+    match (streamed, link_rate(component)) {
         (Some(streamed), _) if streamed.bytes == 0 => {
             known(0.0, "measured", &format!("nothing is streamed ({})", streamed.basis))
         }

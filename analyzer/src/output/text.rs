@@ -139,7 +139,7 @@ fn headline(run: &Run, component: Option<&Component>) -> String {
         return "the command attached nothing to a recorder: there are no steps, and only how it ended is known".into();
     };
     let steps = steps::of(component);
-    match bound::of(component, &steps, &floor::of(component, &steps)) {
+    match bound::of(component, &steps) {
         Bound::Uploads { step_seconds, upload_seconds, bytes } => format!(
             "{} a step; the link's supplied rate alone needs {} for the {} streamed: uploads bound this run",
             rough(step_seconds),
@@ -298,6 +298,9 @@ fn step_lines(screen: &mut Screen, component: &Component) {
         _ => "unknown: it is the larger of the compute and the upload term, and both must be known".into(),
     };
     screen.item("floor", &head);
+    if let Some(predicted) = floor::predicted_step(component) {
+        screen.more(&format!("predicted step {}: this plan, simulated from the measured work and link", seconds(predicted)));
+    }
     for (name, term) in terms {
         screen.wrapped(&format!("{:<14}{name:<8}", ""), 23, &format!(" {}", term_text(term)), MAX_WRAPPED);
     }

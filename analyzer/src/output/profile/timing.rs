@@ -96,6 +96,12 @@ pub(super) fn floor(document: &Document<'_>, lines: &mut Vec<String>) {
         Some(seconds) => lines.push(format!("floor_seconds_per_step={} efficiency={efficiency}", decimals(seconds, 6))),
         None => lines.push(format!("floor_seconds_per_step={UNAVAILABLE} (both the compute and the upload term must be known)")),
     }
+    if let Some(predicted) = floor::predicted_step(document.component) {
+        lines.push(format!(
+            "predicted_seconds_per_step={} (this plan, simulated from the measured work and link)",
+            decimals(predicted, 6)
+        ));
+    }
     let terms = [("compute", &found.terms.compute), ("upload", &found.terms.upload), ("disk", &found.terms.disk)];
     lines.extend(terms.map(|(name, term)| format!("floor_{name}={}", in_words(term))));
 }
