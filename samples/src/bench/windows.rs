@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn windows_of_the_host_driver_contain_their_copies() {
-        use super::super::{Bench, BenchArgs};
+        use crate::bench::{Bench, BenchArgs};
         use clap::Parser as _;
         let folder = std::env::temp_dir().join(format!("ddo-windows-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a scratch folder");
