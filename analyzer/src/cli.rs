@@ -4,6 +4,7 @@
 //! standard error; a reader that goes away ends the program quietly; a subcommand's word wins over a folder of the
 //! same name (`./trace` is the folder).
 
+mod allocation;
 mod check;
 mod completions;
 mod delta;
@@ -74,6 +75,8 @@ enum Command {
     Check(check::Arguments),
     /// Print what cost the most in operator traces of a profiler.
     Operators(operators::Operators),
+    /// Show which driver calls memory cost in each step of a diagnostic run.
+    Allocation(allocation::Allocation),
     /// Say how much memory the run held, by kind, phase and step.
     Memory(memory::Memory),
     /// Show one report in a few lines, in a fixed order and with the caveats of its figures.
@@ -151,6 +154,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
         Some(Command::Reconcile(arguments)) => reconcile::run(&arguments, out),
         Some(Command::Check(arguments)) => check::run(&arguments, out),
         Some(Command::Operators(arguments)) => operators::run(&arguments, out),
+        Some(Command::Allocation(arguments)) => allocation::run(&arguments, out),
         Some(Command::Memory(arguments)) => memory::run(&arguments, out),
         Some(Command::Profile(arguments)) => profile::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain_fields(&arguments, out),

@@ -16,6 +16,9 @@ pub const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Longest name of an operator, a module or a counter that is kept, in characters.
 pub const MAX_NAME_CHARS: usize = 1_024;
 
+/// Most generations that one report of a host tracker may hold; a recorder writes at most a thousand.
+pub const MAX_GENERATION_OBSERVATIONS: usize = 10_000;
+
 /// Most values of an observation without a time that are written beside it into a trace.
 pub const MAX_OBSERVATION_NOTES: usize = 128;
 
@@ -208,6 +211,9 @@ pub const PROFILE_OPERATOR_ROWS: usize = 3;
 
 /// Steps of an allocation scope that get a line each in the profile; longer phases belong into the trace.
 pub const PROFILE_ALLOCATION_STEPS: usize = 200;
+
+/// Generations shown in a profile; a run has at most a thousand.
+pub const PROFILE_GENERATIONS: usize = 200;
 
 /// Most files that are parsed ahead of those that are taken in.
 pub const AHEAD_FILES: usize = 64;

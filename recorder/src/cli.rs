@@ -53,6 +53,18 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "CAPACITY", num_args = 0..=1, require_equals = true)]
     native_timeline: Option<Option<u64>>,
 
+    /// Ask an embedded recorder to wait for the compute stream after every step; needs --gpu-timing and --native-timeline.
+    /// The run is not a benchmark
+    #[arg(long)]
+    diagnostic_step_wait: bool,
+
+    /// Ask an embedded recorder to count and time the driver's memory calls. The run is not a benchmark
+    #[arg(long)]
+    allocation_diagnostics: bool,
+
+    /// Ask an embedded host for N generations with the model it loads once, 1 to 1000; --repeat runs the command again instead
+    #[arg(long, value_name = "N")]
+    repeats: Option<u64>,
     /// Ask an embedded recorder to sample forwards of MODULE: the calls given, one to four of 0 to 31 [default calls: 0,2]
     #[arg(long, value_name = "MODULE[:i,j,..]")]
     operator_diagnostics: Option<String>,
@@ -137,6 +149,9 @@ impl From<Cli> for Request {
             journal: cli.journal,
             gpu_timing: cli.gpu_timing,
             native_timeline: cli.native_timeline,
+            diagnostic_step_wait: cli.diagnostic_step_wait,
+            allocation_diagnostics: cli.allocation_diagnostics,
+            repeats: cli.repeats,
             operator_diagnostics: cli.operator_diagnostics,
             component: cli.component,
             labels: cli.labels,

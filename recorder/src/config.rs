@@ -1,10 +1,12 @@
 //! Settings of an attached component.
 
-use crate::driver::Driver;
+use crate::driver::{CallMeter, Driver};
 use crate::error::{Error, Result};
 use crate::limits::{DEFAULT_PART_BYTES, MIN_SLOTS};
+use crate::memory::{HostBudget, HostReadings, SystemReadings};
 use crate::meter::{Clock, SystemClock};
-pub use crate::plan::LaunchScope;
+pub use crate::plan::{HostMemorySettings, LaunchScope, RegistrationPolicy};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -68,21 +70,30 @@ fn decimal(text: &str) -> Option<f64> {
 /// Where streamed weights come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceChoice {
-    /// `mapped` for weights in files.
+    /// For weights in files `retained` where a retained ceiling is set, else `mapped`.
     Auto,
     /// Files mapped shared and read-only.
     Mapped,
     /// A private copy in host memory.
     Cpu,
+    /// Files read through a ring of registered host memory for each upload.
+    Ring,
+    /// Files read once into host memory that is kept, as far as its ceilings allow; the ring serves the rest.
+    Retained,
 }
 
 impl SourceChoice {
+    const ALL: [SourceChoice; 5] =
+        [SourceChoice::Auto, SourceChoice::Mapped, SourceChoice::Cpu, SourceChoice::Ring, SourceChoice::Retained];
+
     /// The name in settings and reports.
     pub fn name(self) -> &'static str {
         match self {
             SourceChoice::Auto => "auto",
             SourceChoice::Mapped => "mapped",
             SourceChoice::Cpu => "cpu",
+            SourceChoice::Ring => "ring",
+            SourceChoice::Retained => "retained",
         }
     }
 }
@@ -91,16 +102,8 @@ impl FromStr for SourceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<SourceChoice> {
-        match text {
-            "auto" => Ok(SourceChoice::Auto),
-            "mapped" => Ok(SourceChoice::Mapped),
-            "cpu" => Ok(SourceChoice::Cpu),
-            "retained" | "ring" => Err(Error::Unsupported {
-                what: format!("source {text:?}"),
-                reason: "this build streams from `mapped` files and `cpu` memory".into(),
-            }),
-            _ => Err(Error::invalid("source", format!("{text:?} is none of auto, mapped, cpu"))),
-        }
+        let unknown = || Error::invalid("source", format!("{text:?} is none of auto, mapped, cpu, ring, retained"));
+        SourceChoice::ALL.into_iter().find(|choice| choice.name() == text).ok_or_else(unknown)
     }
 }
 
@@ -156,8 +159,30 @@ pub struct OffloadConfig {
     pub slots: u64,
     /// Whether what comes next is uploaded while the current unit computes.
     pub look_ahead: bool,
+    /// Whether one early pass is timed on the device, for the floor and the forecast of a step: two events around each of its
+    /// launches and uploads, and nothing afterwards.
+    pub measure: bool,
+    /// What an earlier attachment measured: the plan follows it instead of assumptions.
+    pub measured: Option<MeasuredCosts>,
+    /// Host memory of the sources `ring` and `retained`.
+    pub host: HostMemorySettings,
+    /// The books in which their host memory is entered; by default those of the process.
+    pub host_budget: Arc<HostBudget>,
+    /// Who says how much host memory is left.
+    pub host_readings: Arc<dyn HostReadings>,
     /// The clock of all host times.
     pub clock: Arc<dyn Clock>,
+    /// What driver calls count into while allocation diagnostics are on; the process has one.
+    pub call_meter: Arc<CallMeter>,
+}
+
+/// What a pass was seen to cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MeasuredCosts {
+    /// Device seconds of each unit's own work, by the unit's name.
+    pub unit_seconds: BTreeMap<String, f64>,
+    /// Bytes a second over the link while it was busy.
+    pub link_bytes_per_second: u64,
 }
 
 impl OffloadConfig {
@@ -173,7 +198,13 @@ impl OffloadConfig {
             part_bytes: DEFAULT_PART_BYTES,
             slots: MIN_SLOTS,
             look_ahead: true,
+            measure: false,
+            measured: None,
+            host: HostMemorySettings::default(),
+            host_budget: HostBudget::process(),
+            host_readings: Arc::new(SystemReadings::default()),
             clock: Arc::new(SystemClock),
+            call_meter: CallMeter::of_process(),
         }
     }
 }

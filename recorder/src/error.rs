@@ -4,7 +4,7 @@
 //! the limit. A *driver error* names the call. An *I/O error* carries the path. A *poisoned* session met a failure
 //! whose consequences could not be bounded; it answers every later call with the first failure until it is closed.
 
-use crate::driver::DriverError;
+use crate::driver::{DriverError, FileChange};
 use crate::observe::publish::PublishError;
 use crate::plan::checkpoint::HeaderError;
 use std::io;
@@ -91,6 +91,12 @@ pub enum Error {
         /// Its value now.
         now: u64,
     },
+    /// A source file was removed, or another one was put in its place.
+    #[error("source file {} vanished while it was in use: no name leads to it any more [source_vanished]", path.display())]
+    SourceVanished {
+        /// The path that it was opened by.
+        path: PathBuf,
+    },
     /// A name that does not exist here.
     #[error("{kind} {name:?} does not exist in {place} [unknown_name]")]
     UnknownName {
@@ -156,6 +162,15 @@ impl Error {
         Error::Io { action, path: path.to_path_buf(), source: source.into() }
     }
 
+    /// A source file that is not what it was at opening.
+    pub(crate) fn source(path: &Path, change: FileChange) -> Error {
+        let path = path.to_path_buf();
+        match change {
+            FileChange::Changed { what, before, now } => Error::SourceChanged { path, what, before, now },
+            FileChange::Vanished => Error::SourceVanished { path },
+        }
+    }
+
     /// A refusal.
     pub(crate) fn refused(code: &'static str, what: impl Into<String>, got: u64, limit: u64, unit: &'static str) -> Error {
         Error::Refused(Refusal { code, what: what.into(), got, limit, unit })
@@ -181,6 +196,7 @@ impl Error {
             Error::Io { .. } => "io",
             Error::Checkpoint { code, .. } => code,
             Error::SourceChanged { .. } => "source_changed",
+            Error::SourceVanished { .. } => "source_vanished",
             Error::UnknownName { .. } => "unknown_name",
             Error::Invalid { .. } => "invalid",
             Error::Job { .. } => "job_failed",

@@ -31,14 +31,16 @@ pub mod session;
 pub mod transfer;
 pub mod wrap;
 
-pub use config::{Ceiling, LaunchScope, OffloadConfig, ResidencyMode, SourceChoice};
+pub use config::{
+    Ceiling, HostMemorySettings, LaunchScope, MeasuredCosts, OffloadConfig, RegistrationPolicy, ResidencyMode, SourceChoice,
+};
 pub use driver::{
     Driver, DriverError, DriverErrorKind, Element, HostContext, HostDriver, HostOptions, Job, JobError, StreamId, View,
 };
 pub use error::{Admission, Error, Refusal, Result};
-pub use memory::{Checkpoint, HostTensor};
+pub use memory::{Checkpoint, HostBudget, HostTensor};
 pub use observe::{
-    ExecutionTimer, JournalOptions, MetricsJournal, OperatorOptions, OperatorScope, Operators, RecordRun, SnapshotOptions,
-    TimerOptions, Timing,
+    AllocationOptions, AllocationRecord, AllocationScope, ExecutionTimer, Generation, Generations, JournalOptions,
+    MetricsJournal, OperatorOptions, OperatorScope, Operators, RecordRun, SnapshotOptions, TimerOptions, Timing,
 };
 pub use session::{CloseReport, Component, Offload, Range, UnitGuard, UnitId, UnitInfo, enable_offload};

@@ -13,8 +13,24 @@ pub const MAX_SLOTS: u64 = 64;
 /// Least bytes of a part unless told otherwise: below it the cost of a copy shows (a 1 MiB copy reaches seven eighths
 /// of the link's rate, a 64 KiB one a third).
 pub const DEFAULT_PART_BYTES: u64 = 1 << 20;
-/// Sizes of the stream ring that are tried, evenly spread below the ceiling.
-pub const RING_STEPS: u64 = 512;
+/// Sizes of the stream ring that are tried, in percent of what the largest launch reads.
+pub const RING_PERCENTS: [u64; 8] = [100, 106, 112, 125, 150, 200, 250, 300];
+/// Sizes of parts that are tried as "all of these stay", the largest first.
+pub const MAX_FORCED_SIZES: usize = 6;
+/// Passes of a simulation before those that count, and those that count.
+pub const FORECAST_PASSES: (u64, u64) = (2, 3);
+/// Visits of parts that all simulations of one plan may make: beyond it the plan costs more than it gains.
+pub const MAX_FORECAST_VISITS: u64 = 10_000_000;
+/// Work of a whole pass that is tried while no unit was measured, in percent of the time that the link needs.
+pub const ASSUMED_WORK_PERCENTS: [u64; 3] = [5, 25, 100];
+/// Rate that stands for a link whose rate is not known, in bytes a second; only its ratio to the work matters then.
+pub const ASSUMED_LINK_BYTES_PER_SECOND: u64 = 50_000_000_000;
+/// Passes before the one that is timed: one learns the order, one fills the pipeline.
+pub const LEARNED_PASS: u64 = 2;
+/// Launches and uploads of the timed pass; each holds two events, and a larger pass is not timed.
+pub const MAX_LEARNED_SPANS: usize = 8192;
+/// Least bytes of a copy that tells of the link's rate; smaller ones tell of its latency.
+pub const MIN_LEARNED_COPY_BYTES: u64 = 64 << 10;
 /// Parts that may be uploaded ahead: each holds an event, and a deeper queue hides nothing more.
 pub const MAX_AHEAD_PARTS: u64 = 256;
 /// Idle events that the pool keeps; further ones are destroyed.
@@ -59,10 +75,44 @@ pub const MAX_JOB_FAILURES: usize = 16;
 pub const EVENT_POLL_MICROSECONDS: u64 = 50;
 /// Remarks about one checkpoint that are listed; further ones are counted.
 pub const MAX_CHECKPOINT_NOTES: usize = 1000;
+/// Steps of one scope of allocation diagnostics: each is about a kilobyte of the report, and a diagnosis is short.
+pub const MAX_ALLOCATION_STEPS: usize = 8192;
 /// Tries of an access call that answers "not ready", each after one synchronisation of the context.
 pub const MAX_ACCESS_RETRIES: u32 = 4;
 /// Bytes registered at a time: whole segments, so that a refusal loses little.
 pub const REGISTRATION_SEGMENT_BYTES: u64 = 64 << 20;
+/// Staging memory of the ring unless told otherwise, in bytes: ten milliseconds of a 50 GB/s link.
+pub const DEFAULT_STAGING_BYTES: u64 = 512 << 20;
+/// Bytes of one ring slot unless told otherwise: large enough for the link's rate, small enough to be read soon.
+pub const DEFAULT_STAGING_SLOT_BYTES: u64 = 8 << 20;
+/// Largest ring slot, in bytes: one window of the retained source.
+pub const MAX_STAGING_SLOT_BYTES: u64 = 64 << 20;
+/// Ring slots are whole system pages of this many bytes.
+pub const STAGING_SLOT_ALIGNMENT_BYTES: u64 = 4096;
+/// Most ring slots; each holds an event and a registration.
+pub const MAX_STAGING_SLOTS: u64 = 4096;
+/// Most staging memory of a ring without retained storage, in bytes.
+pub const MAX_STAGING_BYTES: u64 = 2 << 30;
+/// Most threads that read files or copy into the ring: more gained nothing on a machine of 16 cores.
+pub const MAX_SOURCE_READERS: u64 = 14;
+/// Windows of the retained source that are filled at a time: enough for every reader, and the first is still served soon.
+pub const MAX_SOURCE_WINDOWS: u64 = 8;
+/// Bytes that one reader takes at a time when a window is filled.
+pub const FILL_PIECE_BYTES: u64 = 8 << 20;
+/// One segment of retained storage in its model-window geometry, in bytes.
+pub const RETAINED_SEGMENT_BYTES: u64 = 64 << 20;
+/// Most retained storage in the model-window geometry, in bytes.
+pub const MAX_RETAINED_BYTES: u64 = 32 << 30;
+/// Slots of the micro geometry are multiples of this many bytes.
+pub const MICRO_SLOT_ALIGNMENT_BYTES: u64 = 64 << 10;
+/// Most retained storage in the micro geometry, in bytes.
+pub const MAX_MICRO_RETAINED_BYTES: u64 = 128 << 20;
+/// Most host memory of ring and retained storage in the micro geometry, in bytes.
+pub const MAX_MICRO_HOST_BYTES: u64 = 1 << 30;
+/// Most host memory that rings and retained storage of a process may hold registered together, in bytes.
+pub const MAX_PROCESS_REGISTERED_BYTES: u64 = 40 << 30;
+/// Host memory that retained storage leaves to others unless told otherwise, in bytes.
+pub const DEFAULT_HEADROOM_BYTES: u64 = 1 << 30;
 /// Oldest CUDA version that a driver must support, as CUDA writes it (1000 x major + 10 x minor): the first with every function used.
 pub const MIN_CUDA_DRIVER_VERSION: i32 = 12_080;
 /// Step of the clock behind CUDA's events, in seconds, as the driver interface documents it for `cuEventElapsedTime`.

@@ -1,12 +1,15 @@
 //! What did the command line of `ddo-sample` ask for?
 //!
-//! May use: `clap`, the standard library, the runtime's own reading of a ceiling and its residency modes.
+//! May use: `clap`, the standard library, the runtime's own reading of a ceiling and its residency modes, the
+//! recorder's settings.
 //!
 //! Invariants: nothing is guessed; a value outside its range is refused with the range; what was not given is `None` or its
 //! documented default.
 
-use clap::{Parser, ValueEnum};
-use ddo_recorder::{Ceiling, LaunchScope, ResidencyMode};
+use crate::host_memory::HostMemoryArgs;
+use clap::{Args, Parser, ValueEnum};
+use ddo_recorder::{Ceiling, LaunchScope, ResidencyMode, SourceChoice};
+use ddo_schemas::settings::{BadSettings, Settings};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -28,12 +31,18 @@ pub struct SampleArgs {
     /// Where streamed weights are read from.
     #[arg(long, value_enum, default_value_t = SourceArg::Auto)]
     pub source: SourceArg,
+    /// Host memory of the sources `ring` and `retained`.
+    #[command(flatten)]
+    pub host: HostMemoryArgs,
     /// Forward passes in a run.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: u64,
-    /// Runs, each with a session of its own.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    pub repeats: u64,
+    /// Generations with the model loaded once, each of as many steps; a wrapper may ask for more than one, too.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub repeats: Option<u64>,
+    /// What is diagnosed, on top of what a wrapper asks for.
+    #[command(flatten)]
+    pub diagnose: DiagnoseArgs,
     /// Rate of the imitated link in 10^9 bytes a second; as fast as memory if it is not given.
     #[arg(long, value_name = "R")]
     pub link_gb_per_second: Option<LinkRate>,
@@ -58,6 +67,47 @@ pub struct SampleArgs {
     /// Size of flux_shaped: its bytes as a share of the full model's 9.97 GB of BF16 (twice that in F32).
     #[arg(long, value_name = "S", default_value = "0.001")]
     pub scale: ScaleArg,
+}
+
+/// Scopes that a run can be asked for; all of them cost something, so all are off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct DiagnoseArgs {
+    /// Time steps on the compute stream.
+    #[arg(long)]
+    pub gpu_timing: bool,
+    /// Record native windows, CAPACITY 1 to 8192; needs --gpu-timing [default capacity: 4096]
+    #[arg(long, value_name = "CAPACITY", num_args = 0..=1, require_equals = true)]
+    pub native_timeline: Option<Option<u64>>,
+    /// Wait for the compute stream after every step; needs --gpu-timing and --native-timeline. Not a benchmark.
+    #[arg(long)]
+    pub diagnostic_step_wait: bool,
+    /// Count and time the driver's memory calls. Not a benchmark.
+    #[arg(long)]
+    pub allocation_diagnostics: bool,
+}
+
+impl DiagnoseArgs {
+    /// What the command line asks for on top of a wrapper's settings, or of none.
+    ///
+    /// # Errors
+    /// Switches that need each other, or a number outside its limits.
+    pub fn over(self, repeats: Option<u64>, settings: Option<&Settings>) -> Result<Settings, BadSettings> {
+        let mut settings = settings.cloned().unwrap_or_default();
+        settings.gpu_timing |= self.gpu_timing;
+        settings.native_timeline |= self.native_timeline.is_some();
+        if let Some(capacity) = self.native_timeline.flatten() {
+            settings.native_timeline_capacity = capacity;
+        }
+        if self.diagnostic_step_wait {
+            settings.diagnostic_step_wait = Some(true);
+        }
+        if self.allocation_diagnostics {
+            settings.allocation_diagnostics = Some(true);
+        }
+        settings.repeats = repeats.or(settings.repeats);
+        settings.check()?;
+        Ok(settings)
+    }
 }
 
 /// A model that can be run.
@@ -88,6 +138,22 @@ pub enum SourceArg {
     Mapped,
     /// Tensors in host memory.
     Cpu,
+    /// The checkpoint file, read through a ring of host memory for each upload.
+    Ring,
+    /// The checkpoint file, read once into host memory that is kept.
+    Retained,
+}
+
+impl From<SourceArg> for SourceChoice {
+    fn from(source: SourceArg) -> SourceChoice {
+        match source {
+            SourceArg::Auto => SourceChoice::Auto,
+            SourceArg::Mapped => SourceChoice::Mapped,
+            SourceArg::Cpu => SourceChoice::Cpu,
+            SourceArg::Ring => SourceChoice::Ring,
+            SourceArg::Retained => SourceChoice::Retained,
+        }
+    }
 }
 
 /// What comes and goes as one.

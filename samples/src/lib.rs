@@ -18,6 +18,7 @@
 pub mod args;
 pub mod bench;
 pub mod flux;
+pub mod host_memory;
 pub mod minilm;
 pub mod model;
 pub mod plain;

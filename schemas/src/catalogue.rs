@@ -87,6 +87,7 @@ pub const TABLES: &[Table] = &[
     Table { title: "Offload runtime: allocator pool", fields: vmm::AllocatorPool::FIELDS },
     Table { title: "Offload runtime: allocator", fields: vmm::Allocator::FIELDS },
     Table { title: "Offload runtime: parts", fields: sections::VmmParts::FIELDS },
+    Table { title: "Offload runtime: forecast of a pass", fields: sections::VmmPass::FIELDS },
     Table { title: "Completion collection", fields: sections::CompletionCollection::FIELDS },
     Table { title: "Execution timing", fields: sections::ExecutionTiming::FIELDS },
     Table { title: "Execution timing: step waits", fields: sections::StepWait::FIELDS },
@@ -132,6 +133,7 @@ pub const TABLES: &[Table] = &[
     Table { title: "Verdict: differences", fields: verdict::DifferingField::FIELDS },
     Table { title: "Verdict: runs", fields: verdict::ComparedRuns::FIELDS },
     Table { title: "Verdict: metrics", fields: verdict::ComparedMetric::FIELDS },
+    Table { title: "Verdict: diagnostic changes", fields: verdict::DiagnosticChange::FIELDS },
     Table { title: "Verdict: effects", fields: verdict::EffectSize::FIELDS },
 ];
 

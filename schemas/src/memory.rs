@@ -67,7 +67,7 @@ section! {
             "Version of the line that a host appends.",
             "A reader leaves out newer lines.";
         event: String = Unit::Label, Label, Scope, "event",
-            "`component`: a folder of records was claimed; `phase`: a phase began; `report`: a report was added.",
+            "`component`: a folder of records was claimed; `phase`: a phase began; `report`: a report was added; `generation`: one ended.",
             "Tells which of the other keys to expect.";
         monotonic_seconds: Seconds = Unit::Seconds, Measure, Scope, "event",
             "Host monotonic time of the event, the clock of the manifest.",

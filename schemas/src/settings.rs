@@ -12,6 +12,8 @@ pub const ENV_SETTINGS: &str = "DDO_RECORD_SETTINGS";
 pub const DEFAULT_TIMELINE_CAPACITY: u64 = 4096;
 /// The most samples of a native timeline.
 pub const MAX_TIMELINE_CAPACITY: u64 = 8192;
+/// The most generations with one loaded model; each leaves a report.
+pub const MAX_GENERATIONS: u64 = 1000;
 
 section! {
     /// What the wrapper asks an embedded recorder to collect. A host that says off wins.
@@ -31,6 +33,15 @@ section! {
         native_timeline_capacity: u64 = Unit::Count("samples"), Limit, Scope, "start",
             "Windows that fit, 1 to 8192.",
             "Raise it when the timeline is truncated.";
+        diagnostic_step_wait: Option<bool> = Unit::Flag, Flag, Scope, "start",
+            "Whether the host waits for the compute stream after every step; needs the timer and native windows.",
+            "Leave it out to measure speed: it changes the rhythm that is measured.";
+        allocation_diagnostics: Option<bool> = Unit::Flag, Flag, Scope, "start",
+            "Whether the driver's memory calls are counted and timed.",
+            "Leave it out to measure speed: each call is timed.";
+        repeats: Option<u64> = Unit::Count("generations"), Limit, Scope, "start",
+            "Generations that a host runs with the model it loaded once, 1 to 1000; the host's own number without it.",
+            "The first one is cold; compare the others.";
         operator_diagnostics_module: Option<String> = Unit::Text, Label, Scope, "start",
             "Module whose forwards are to be sampled; absent: no operator diagnostics.",
             "Name a module that the host announces.";
@@ -51,6 +62,9 @@ impl Default for Settings {
             gpu_timing: false,
             native_timeline: false,
             native_timeline_capacity: DEFAULT_TIMELINE_CAPACITY,
+            diagnostic_step_wait: None,
+            allocation_diagnostics: None,
+            repeats: None,
             operator_diagnostics_module: None,
             operator_diagnostics_invocations: None,
             component: None,
@@ -145,6 +159,17 @@ pub enum BadSettings {
     /// A switch without the one that it depends on.
     #[error("native_timeline needs gpu_timing; turn both on")]
     TimelineWithoutTiming,
+    /// Waits at steps without the windows that show what they change.
+    #[error("diagnostic_step_wait needs gpu_timing and native_timeline; turn all three on")]
+    StepWaitWithoutTimeline,
+    /// A number of generations outside its limits.
+    #[error("repeats is {got}; it must be 1 to {limit}")]
+    Repeats {
+        /// What was asked for.
+        got: u64,
+        /// The most that is possible.
+        limit: u64,
+    },
     /// A component name that cannot be a folder name.
     #[error("component is {0:?}; it must be 1 to {MAX_COMPONENT_CHARS} characters of A-Z a-z 0-9 . _ - and not start with a dot")]
     Component(String),
@@ -180,6 +205,12 @@ impl Settings {
         }
         if self.native_timeline && !self.gpu_timing {
             return Err(BadSettings::TimelineWithoutTiming);
+        }
+        if self.diagnostic_step_wait == Some(true) && !self.native_timeline {
+            return Err(BadSettings::StepWaitWithoutTimeline);
+        }
+        if let Some(got) = self.repeats.filter(|repeats| !(1..=MAX_GENERATIONS).contains(repeats)) {
+            return Err(BadSettings::Repeats { got, limit: MAX_GENERATIONS });
         }
         if !(1..=MAX_TIMELINE_CAPACITY).contains(&self.native_timeline_capacity) {
             return Err(BadSettings::Capacity { got: self.native_timeline_capacity, limit: MAX_TIMELINE_CAPACITY });

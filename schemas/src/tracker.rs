@@ -87,6 +87,7 @@ section! {
 
 section! {
     /// The tracker of one run.
+    #[derive(Default)]
     pub struct Tracker at "tracker" {
         memory_monitor: Option<MonitorSetup> = Unit::Structure, Structure, Scope, "tracker setup",
             "How memory is read.",

@@ -127,6 +127,27 @@ section! {
 }
 
 section! {
+    /// A number of two sides that nothing but a diagnosis keeps apart.
+    pub struct DiagnosticChange at "verdict.diagnostic_changes[]" {
+        path: String = Unit::Text, Identity, Scope, "analysis",
+            "Which number it is, by its place in a report; the scope's own counts stand here too.",
+            "Read those of the windows before those of whole runs.";
+        unit: String = Unit::Label, Label, Scope, "analysis",
+            "What both medians are counted in.",
+            "Seconds of windows are geometry, not engine time.";
+        base: Nullable<Ratio> = Unit::Unspecified, Measure, Scope, "analysis",
+            "Median before; null where a run of that side has no such number.",
+            "Null beside a value: only the other side was diagnosed this way.";
+        candidate: Nullable<Ratio> = Unit::Unspecified, Measure, Scope, "analysis",
+            "Median after, as the one before.",
+            "Hold it against the base, never against a benchmark.";
+        change_percent: Nullable<Ratio> = Unit::Ratio, Measure, Scope, "analysis",
+            "Hundredths of the base by which it moved; null without both or for a base of zero.",
+            "A rhythm that changed, no speed that was gained; less is as valid a finding as more.";
+    }
+}
+
+section! {
     /// The answer of one comparison.
     pub struct VerdictDocument at "verdict" {
         schema_version: u32 = Unit::Version, Version, Scope, "analysis",
@@ -153,6 +174,9 @@ section! {
         confirmed: Option<bool> = Unit::Flag, Flag, Scope, "analysis",
             "Whether a second batch of runs showed a regression again; left out where there was none or nothing to confirm.",
             "False: the first batch was an accident.";
+        diagnostic_changes: Option<Vec<DiagnosticChange>> = Unit::Structure, Structure, Scope, "analysis",
+            "What a diagnostic switch changed between runs that differ in nothing else; left out elsewhere. No verdict.",
+            "Such runs are no benchmarks: see its rows.";
         metrics: Vec<ComparedMetric> = Unit::Structure, Structure, Scope, "analysis",
             "All numbers, gated ones first and worse ones before others.",
             "See its rows.";

@@ -8,6 +8,8 @@ pub const JOURNAL: u32 = 1;
 pub const EXECUTION_TIMING: u32 = 1;
 /// Version of the native timeline structure.
 pub const NATIVE_TIMELINE: u32 = 1;
+/// Version of the allocation diagnostics structure.
+pub const ALLOCATION_DIAGNOSTICS: u32 = 1;
 /// Version of what operator diagnostics report.
 pub const OPERATOR_DIAGNOSTICS: u32 = 1;
 /// Version of the run manifest and its seal.

@@ -8,8 +8,8 @@ use crate::support::small::{component, config, pass};
 use crate::support::{command, data, ran, root, scratch};
 use crate::vmm_rows::WRITTEN;
 use ddo_recorder::{
-    Checkpoint, Component, HostOptions, JournalOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode, SnapshotOptions,
-    SourceChoice, TimerOptions, enable_offload,
+    AllocationOptions, Checkpoint, Component, HostMemorySettings, HostOptions, JournalOptions, LaunchScope, Offload,
+    OffloadConfig, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions, enable_offload,
 };
 use ddo_samples::flux::{Dtype, make_checkpoint};
 use ddo_schemas::{Report, Unit, catalogue, generate};
@@ -46,23 +46,30 @@ fn generated_files_are_current() {
 fn recorded(offload: &Offload, at: &Path, step: impl Fn(&Offload)) -> Documents {
     let mut journal = offload.metrics_journal(at, JournalOptions { enabled: true });
     let mut paths = vec![journal.record(None).expect("published")];
-    let timer =
-        offload.execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 512 }).expect("starts");
+    let scope = offload.allocation_diagnostics(AllocationOptions { enabled: true }).expect("nobody else counts");
+    let timer = offload
+        .execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 512, ..TimerOptions::default() })
+        .expect("starts");
     for index in 0..3 {
         step(offload);
         paths.push(journal.record(Some(index)).expect("published"));
     }
     let timing = timer.finish().expect("finishes");
+    let complete = scope.finish();
+    let again = offload.allocation_diagnostics(AllocationOptions { enabled: true }).expect("given back");
+    let failed = again.finish_failed(&"the body's own error");
     let value = |report: Report| serde_json::to_value(report).expect("JSON");
-    let report = |collect_completed| {
-        let options = SnapshotOptions { collect_completed, timing: Some(&timing) };
+    let with = |allocation, collect_completed| {
+        let options = SnapshotOptions { collect_completed, timing: Some(&timing), allocation, ..SnapshotOptions::default() };
         ("report", value(offload.metrics_snapshot(options).expect("a report")))
     };
+    let report = |collect_completed| with(Some(&complete), collect_completed);
     let early = report(false);
     offload.wait_idle().expect("idle");
     let mut documents = vec![early, report(true)];
     offload.close(Duration::from_secs(10)).expect("closes");
     documents.push(report(false));
+    documents.push(with(Some(&failed), false));
     let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).expect("published")).expect("whole");
     documents.extend(paths.into_iter().flatten().map(|path| ("journal", read(&path))));
     documents
@@ -128,6 +135,33 @@ fn from_parts() -> Documents {
     })
 }
 
+/// The same file read through the ring, or kept in part and registered in part.
+fn from_streamed(source: SourceChoice) -> Documents {
+    let at = scratch("catalogue-streamed");
+    let path = at.path().join("model.safetensors");
+    make_checkpoint(&path, SCALE, Dtype::F32, 3).expect("made");
+    let checkpoint = Checkpoint::open(&path).expect("opens");
+    let component = Component::from_checkpoint("transformer", &checkpoint, |_| None).expect("a component");
+    let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, u64::MAX);
+    let ring = HostMemorySettings { staging_bytes: 64 << 10, staging_slot_bytes: 8 << 10, ..HostMemorySettings::default() };
+    let host = match source {
+        SourceChoice::Retained => {
+            HostMemorySettings { retained_slot_bytes: 64 << 10, retained_slots: 2, registered_bytes: 64 << 10, ..ring }
+        }
+        _ => ring,
+    };
+    let config = OffloadConfig { source, host, ceiling: "40%".parse().expect("a ceiling"), ..OffloadConfig::new(ledger) };
+    let offload = enable_offload(component, config).expect("attached");
+    recorded(&offload, &at.path().join("journal"), |offload| {
+        for unit in offload.units() {
+            let guard = offload.unit(unit.id).expect("pinned");
+            offload.launch(offload.compute_stream(), guard, ddo_recorder::Job::host(|_| Ok(()))).expect("queued");
+        }
+        offload.mark_step().expect("a step");
+        offload.wait_stream(offload.compute_stream()).expect("done");
+    })
+}
+
 /// Everything that the programs leave behind.
 fn from_programs() -> Documents {
     let at = scratch("catalogue-programs");
@@ -138,6 +172,10 @@ fn from_programs() -> Documents {
         "journal",
         "--gpu-timing",
         "--native-timeline",
+        "--diagnostic-step-wait",
+        "--allocation-diagnostics",
+        "--repeats",
+        "2",
         "--label",
         "a=b",
         "--component",
@@ -165,6 +203,7 @@ fn from_programs() -> Documents {
             _ if name.ends_with("/reconciliation.json") => "reconciliation",
             _ if name.contains("/snapshots/mine/") => "journal",
             _ if name.contains("/reports/") => "report",
+            _ if name.contains("/generations/mine/") => "tracker",
             "model.safetensors" | "journal.analysis/run.perfetto-trace" => continue,
             _ if name.ends_with("/deltas.json") => "deltas",
             _ if name.contains("/dataset/") || name.ends_with(".csv") || name.ends_with(".md") || name.ends_with(".txt") => {
@@ -181,7 +220,17 @@ fn from_programs() -> Documents {
 
 fn documents() -> &'static Documents {
     static DOCUMENTS: OnceLock<Documents> = OnceLock::new();
-    DOCUMENTS.get_or_init(|| [from_memory(), from_file(), from_parts(), from_programs()].concat())
+    DOCUMENTS.get_or_init(|| {
+        [
+            from_memory(),
+            from_file(),
+            from_parts(),
+            from_streamed(SourceChoice::Ring),
+            from_streamed(SourceChoice::Retained),
+            from_programs(),
+        ]
+        .concat()
+    })
 }
 
 /// Paths of all leaves; empty lists and maps are leaves too.
@@ -216,6 +265,9 @@ fn is_declared(path: &str) -> bool {
     catalogue::find(path).is_some() || in_map() || fixed()
 }
 
+/// Where a tracker holds whole reports.
+const GENERATION_REPORT: &str = "generation_observations[].ddo_report.";
+
 /// Where the rows of a document of this kind begin.
 fn rows_of(kind: &str, leaf: &str) -> String {
     match kind {
@@ -226,6 +278,8 @@ fn rows_of(kind: &str, leaf: &str) -> String {
         }
         "manifest-end" => format!("manifest_end.{leaf}"),
         "host-event" => format!("host_event.{leaf}"),
+        // A generation's report is a report.
+        "tracker" if leaf.starts_with(GENERATION_REPORT) => leaf.trim_start_matches(GENERATION_REPORT).to_owned(),
         other => format!("{other}.{leaf}"),
     }
 }
@@ -245,12 +299,67 @@ fn every_leaf_of_a_run_is_declared() {
     let kinds: Vec<&str> = count.keys().copied().collect();
     assert_eq!(
         kinds,
-        ["check", "deltas", "host-event", "journal", "manifest", "manifest-end", "memory", "reconciliation", "report", "summary"],
+        [
+            "check",
+            "deltas",
+            "host-event",
+            "journal",
+            "manifest",
+            "manifest-end",
+            "memory",
+            "reconciliation",
+            "report",
+            "summary",
+            "tracker"
+        ],
         "{count:?}"
     );
     assert!(
         !is_declared("runtime.vmm.fast_nonsense") && !is_declared("manifest.nonsense") && !is_declared("summary.findings[].x")
     );
+}
+
+/// Structures whose every row of the specification comes out of a run here.
+const DIAGNOSED: [&str; 4] = [
+    "runtime.allocation_diagnostics.",
+    "runtime.execution_timing.",
+    "runtime.native_timeline.",
+    "tracker.generation_observations[].",
+];
+/// Rows that no run can have: there is no span pool that would reuse or create backings.
+const WITHOUT_A_POOL: [&str; 3] = ["pool_reuse_calls", "pool_new_backings", "pool_observed_peak_mapped_bytes"];
+
+#[test]
+fn every_row_of_the_scopes_comes_out_of_a_run() {
+    let mut emitted = BTreeSet::new();
+    for (kind, document) in documents() {
+        let mut found = BTreeSet::new();
+        leaves(document, "", &mut found);
+        for leaf in found {
+            let path = rows_of(kind, &leaf);
+            // A structure comes out with its first leaf.
+            let above = path.match_indices('.').map(|(at, _)| path[..at].to_owned());
+            emitted.extend(above.chain([path.clone(), format!("{kind}.{leaf}")]).collect::<Vec<_>>());
+            emitted.extend(
+                (kind == &"tracker" && leaf.starts_with(GENERATION_REPORT))
+                    .then(|| "tracker.generation_observations[].ddo_report".to_owned()),
+            );
+        }
+    }
+    let units = emitted.iter().any(|path| path.starts_with("runtime.native_timeline.execution_units."));
+    let text = std::fs::read_to_string(data("spec/fields.tsv")).expect("the list");
+    let rows = text.lines().skip(1).filter_map(|line| line.split('\t').next());
+    let rows: Vec<&str> = rows.filter(|row| DIAGNOSED.iter().any(|scope| row.starts_with(scope))).collect();
+    assert!(rows.len() > 100, "{} rows", rows.len());
+    let missing =
+        rows.iter().filter(|row| !emitted.contains(row.trim_end_matches(".*")) && !(units && row.ends_with("execution_units.*")));
+    let last = |row: &str| row.rsplit('.').next().unwrap_or_default().to_owned();
+    let (pool, missing): (Vec<&str>, Vec<&str>) = missing.partition(|row| WITHOUT_A_POOL.contains(&last(row).as_str()));
+    assert_eq!(missing, [""; 0]);
+    assert_eq!(pool.len(), 6, "{pool:?}");
+    let statuses: BTreeSet<&str> =
+        documents().iter().filter_map(|(_, value)| value.pointer("/runtime/allocation_diagnostics/status")?.as_str()).collect();
+    assert_eq!(statuses, BTreeSet::from(["complete", "failed"]));
 }
 
 #[test]
@@ -323,6 +432,8 @@ const ADDITIVE: &[&str] = &[
     "runtime.state.planner_decisions.vmm_look_ahead_depth",
     "runtime.state.planner_decisions.vmm_look_ahead_wraps",
     "runtime.state.planner_decisions.vmm_managed_bytes",
+    "runtime.state.planner_decisions.vmm_predicted_floor_ratio",
+    "runtime.state.planner_decisions.vmm_predicted_step_seconds",
     "runtime.state.planner_decisions.vmm_resident_parts",
     "runtime.state.planner_decisions.vmm_resident_units",
     "runtime.state.planner_decisions.vmm_streamed_bytes_per_pass",
@@ -340,6 +451,11 @@ const ADDITIVE: &[&str] = &[
     "runtime.vmm.fast_part_prefetch_parts",
     "runtime.vmm.fast_part_releases",
     "runtime.vmm.fast_part_uploads",
+    "runtime.vmm.fast_pass_floor_seconds",
+    "runtime.vmm.fast_pass_link_bytes_per_second",
+    "runtime.vmm.fast_pass_must_stream_bytes",
+    "runtime.vmm.fast_pass_predicted_step_seconds",
+    "runtime.vmm.fast_pass_work_seconds",
     "runtime.vmm.fast_pinned_units",
     "runtime.vmm.fast_quarantined_bytes",
     "runtime.vmm.fast_stream_ring_bytes",

@@ -211,7 +211,7 @@ fn ceilings_that_cannot_be() {
     }
     run("100%").ended(0);
     for words in
-        [["--steps", "0"], ["--slots", "1"], ["--slots", "65"], ["--page-kib", "3"], ["--source", "ring"], ["--driver", "tpu"]]
+        [["--steps", "0"], ["--slots", "1"], ["--slots", "65"], ["--page-kib", "3"], ["--source", "disk"], ["--driver", "tpu"]]
     {
         let refused = sample(&at, &["flux_shaped", words[0], words[1]]).ended(2);
         assert!(refused.err.contains(words[0]) && refused.err.contains(words[1]), "{}", refused.err);

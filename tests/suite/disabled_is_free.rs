@@ -1,15 +1,16 @@
 //! What is off costs nothing.
 //!
 //! Proves: with diagnostics off a run makes exactly the driver calls, and decides exactly what, a run decides that never mentions
-//! them, and leaves no file and no folder; with the timer on, the calls on top are calls about events alone.
+//! them, allocates as often, and leaves no file and no folder; with the timer on, the calls on top are calls about events alone; with
+//! allocation diagnostics on there are none.
 
-use crate::support::ffi::allocations;
 use crate::support::ledger::Ledger;
-use crate::support::scratch;
 use crate::support::small::{UNIT_ELEMENTS, component, config, id, pass, reference};
+use crate::support::{ffi, scratch};
+use ddo_recorder::driver::HostMode;
 use ddo_recorder::{
-    Ceiling, HostOptions, Job, JournalOptions, Offload, OffloadConfig, OperatorOptions, SnapshotOptions, TimerOptions,
-    enable_offload,
+    AllocationOptions, Ceiling, HostDriver, HostOptions, Job, JournalOptions, Offload, OffloadConfig, OperatorOptions,
+    SnapshotOptions, TimerOptions, enable_offload,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,7 +46,8 @@ type Step<'a> = &'a mut dyn FnMut(u64);
 fn run(diagnose: &dyn Fn(&Offload, Step<'_>) -> Option<ddo_recorder::Timing>) -> Cost {
     let ceiling = 3 * UNIT;
     let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, ceiling);
-    let config = OffloadConfig { ceiling: Ceiling::Bytes(ceiling), ..config(Arc::<Ledger>::clone(&ledger)) };
+    let (ceiling, call_meter) = (Ceiling::Bytes(ceiling), Arc::default());
+    let config = OffloadConfig { ceiling, call_meter, ..config(Arc::<Ledger>::clone(&ledger)) };
     let offload = enable_offload(component(6), config).expect("attached");
     let mut order = Vec::new();
     let mut step = |index: u64| {
@@ -64,8 +66,9 @@ fn run(diagnose: &dyn Fn(&Offload, Step<'_>) -> Option<ddo_recorder::Timing>) ->
     };
     let timing = diagnose(&offload, &mut step);
     let before_report = ledger.seen().calls;
-    let report =
-        offload.metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref() }).expect("a report");
+    let report = offload
+        .metrics_snapshot(SnapshotOptions { collect_completed: false, timing: timing.as_ref(), ..SnapshotOptions::default() })
+        .expect("a report");
     if timing.is_none() {
         assert_eq!(ledger.seen().calls, before_report, "a snapshot without a timer asks the driver nothing");
     }
@@ -75,6 +78,7 @@ fn run(diagnose: &dyn Fn(&Offload, Step<'_>) -> Option<ddo_recorder::Timing>) ->
     let map = decisions.as_object_mut().expect("a structure");
     map.remove("native_timeline");
     map.remove("execution_timing");
+    map.remove("allocation_diagnostics");
     let closed = offload.close(Duration::from_secs(10)).expect("closes");
     assert_eq!((closed.quarantined_bytes, closed.errors), (0, Vec::new()));
     ledger.seen().assert_balanced();
@@ -97,6 +101,7 @@ fn off_makes_the_same_calls_and_decisions_and_no_folder() {
     let folder = at.path().join("journal");
     let off = run(&|offload, step| {
         let timer = offload.execution_timer(TimerOptions::default()).expect("off");
+        let scope = offload.allocation_diagnostics(AllocationOptions::default()).expect("off");
         let dir = Some(folder.clone());
         let off = OperatorOptions { module_path: Some("blocks.1".into()), output_dir: dir, ..OperatorOptions::default() };
         let operators = offload.operator_diagnostics(off).expect("off");
@@ -108,11 +113,13 @@ fn off_makes_the_same_calls_and_decisions_and_no_folder() {
         }
         journal.finish();
         let timing = timer.finish().expect("off");
+        let record = scope.finish();
+        let options = SnapshotOptions { timing: Some(&timing), allocation: Some(&record), ..SnapshotOptions::default() };
         assert_eq!(operators.finish().expect("off").diagnostics().status.as_deref(), Some("disabled"));
-        let options = SnapshotOptions { collect_completed: false, timing: Some(&timing) };
         let report = offload.metrics_snapshot(options).expect("a report");
         assert_eq!(report.runtime.execution_timing.expect("said").status, "disabled");
         assert!(report.runtime.native_timeline.is_none());
+        assert_eq!(report.runtime.allocation_diagnostics.expect("said").status.as_deref(), Some("disabled"));
         None
     });
     assert_eq!(std::fs::read_dir(at.path()).expect("there").count(), 0, "a folder was made");
@@ -122,9 +129,9 @@ fn off_makes_the_same_calls_and_decisions_and_no_folder() {
 #[test]
 fn the_timer_adds_calls_about_events_alone() {
     let plain = bare();
-    for native_units in [false, true] {
+    for (native_units, diagnostic_step_wait) in [(false, false), (true, false), (true, true)] {
         let timed = run(&|offload, step| {
-            let options = TimerOptions { enabled: true, native_units, native_capacity: 512 };
+            let options = TimerOptions { enabled: true, native_units, native_capacity: 512, diagnostic_step_wait };
             let timer = offload.execution_timer(options).expect("starts");
             (0..STEPS).for_each(step);
             let timing = timer.finish().expect("finishes");
@@ -141,9 +148,68 @@ fn the_timer_adds_calls_about_events_alone() {
         }
         // The test waits for both streams once more after the timer's end.
         assert_eq!(more.remove("stream_synchronize"), Some(2));
+        assert_eq!(
+            more.get("event_synchronize").copied(),
+            diagnostic_step_wait.then_some(STEPS),
+            "only waits that were asked for"
+        );
         assert!(more.contains_key("event_record") && more.keys().all(|call| call.starts_with("event_")), "{more:?}");
         assert_eq!((&timed.decisions, &timed.order), (&plain.decisions, &plain.order));
     }
+}
+
+#[test]
+fn allocation_diagnostics_call_no_driver_and_change_nothing() {
+    let counted = run(&|offload, step| {
+        let scope = offload.allocation_diagnostics(AllocationOptions { enabled: true }).expect("free");
+        (0..STEPS).for_each(step);
+        let record = scope.finish();
+        let options = SnapshotOptions { allocation: Some(&record), ..SnapshotOptions::default() };
+        let report = offload.metrics_snapshot(options).expect("a report").runtime.allocation_diagnostics.expect("attached");
+        assert_eq!(report.steps.map(|steps| steps.len() as u64), Some(STEPS));
+        None
+    });
+    assert_eq!(counted, bare());
+}
+
+/// Allocations of the host's thread in warm steps on a device that runs only when it is waited for.
+fn allocations(prepare: &dyn Fn(&Offload) -> Vec<Box<dyn std::any::Any>>) -> u64 {
+    let options = HostOptions { mode: HostMode::Stepped, page_bytes: 4096, ..HostOptions::default() };
+    let config = OffloadConfig { ceiling: Ceiling::Bytes(3 * UNIT), ..config(HostDriver::new(options).expect("a host driver")) };
+    let offload = enable_offload(component(6), config).expect("attached");
+    let kept = prepare(&offload);
+    let steps = |count: u64| {
+        for _ in 0..count {
+            for unit in 0..6 {
+                let guard = offload.unit(id(&offload, unit)).expect("pinned");
+                offload.launch(offload.compute_stream(), guard, Job::host(|_| Ok(()))).expect("queued");
+            }
+            offload.mark_step().expect("a step");
+            offload.wait_idle().expect("idle");
+        }
+    };
+    steps(4);
+    let before = ffi::allocations();
+    steps(8);
+    let made = ffi::allocations() - before;
+    drop(kept);
+    made
+}
+
+#[test]
+fn off_allocates_as_often_as_never_mentioned() {
+    let bare = allocations(&|_| Vec::new());
+    assert!(bare > 0, "jobs are boxed");
+    let off = allocations(&|offload| {
+        let timer = offload.execution_timer(TimerOptions::default()).expect("off");
+        let scope = offload.allocation_diagnostics(AllocationOptions::default()).expect("off");
+        vec![Box::new(timer), Box::new(scope)]
+    });
+    assert_eq!(off, bare);
+    let on = allocations(&|offload| {
+        vec![Box::new(offload.execution_timer(TimerOptions { enabled: true, ..TimerOptions::default() }).expect("on"))]
+    });
+    assert!(on > bare, "the count sees markers: {on}, {bare} without");
 }
 
 #[test]
@@ -174,15 +240,15 @@ fn sampled_operators_change_no_decision_and_ask_for_records_alone() {
 fn announcing_without_a_scope_allocates_nothing() {
     let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, u64::MAX);
     let offload = enable_offload(component(2), config(Arc::<Ledger>::clone(&ledger))).expect("attached");
-    let (before, calls) = (allocations(), ledger.seen().calls);
-    let counting = allocations();
+    let (before, calls) = (ffi::allocations(), ledger.seen().calls);
+    let counting = ffi::allocations();
     assert!(counting > before, "the counter counts: a map was cloned");
     for _ in 0..1000 {
         let block = offload.forward("blocks.1");
         let child = block.child("a");
         let _operator = child.operator("fold");
     }
-    assert_eq!(allocations(), counting);
+    assert_eq!(ffi::allocations(), counting);
     assert_eq!(ledger.seen().calls, calls);
     offload.close(Duration::from_secs(10)).expect("closes");
 }
@@ -220,13 +286,17 @@ fn a_timed_run_computes_the_same() {
     let ledger = Ledger::new(HostOptions { page_bytes: 4096, ..HostOptions::default() }, 2 * UNIT);
     let config = OffloadConfig { ceiling: Ceiling::Bytes(2 * UNIT), ..config(Arc::<Ledger>::clone(&ledger)) };
     let offload = enable_offload(component(4), config).expect("attached");
-    let timer = offload.execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 1 }).expect("starts");
+    let timer = offload
+        .execution_timer(TimerOptions { enabled: true, native_units: true, native_capacity: 1, ..TimerOptions::default() })
+        .expect("starts");
     for _ in 0..3 {
         assert_eq!(pass(&offload, &[0, 1, 2, 3]).expect("a pass"), reference(&[0, 1, 2, 3]));
     }
     let timing = timer.finish().expect("finishes");
     offload.wait_idle().expect("idle");
-    let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing) }).expect("a report");
+    let report = offload
+        .metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing), ..SnapshotOptions::default() })
+        .expect("a report");
     let timeline = report.runtime.native_timeline.expect("recorded");
     assert_eq!((timeline.status.as_str(), timeline.samples.len()), ("truncated", 1), "a full timeline drops, it never grows");
     drop(timing);

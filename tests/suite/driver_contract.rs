@@ -17,7 +17,8 @@ fn drivers() -> Vec<(String, Arc<dyn Driver>)> {
     for mode in modes {
         let host = HostDriver::new(HostOptions { mode, ..HostOptions::default() }).expect("a host driver");
         let timed = Timed::new(Arc::<HostDriver>::clone(&host), Arc::new(SystemClock));
-        timed.measure(true);
+        // On until the process ends.
+        std::mem::forget(timed.meter().acquire().expect("nobody else has this meter"));
         drivers.push((format!("{mode:?}"), host));
         drivers.push((format!("timed {mode:?}"), timed));
     }
@@ -77,6 +78,30 @@ fn memory_lives_from_reserve_to_free() {
         assert!(driver.memory_info().expect("info").free_bytes <= free, "used memory is not free");
         driver.stream_destroy(stream).expect("stream ends");
         driver.memory_unmap(base.offset(page), 2 * page).expect("unmap");
+        driver.memory_release(memory).expect("release");
+        driver.address_free(base, 4 * page).expect("free");
+    });
+}
+
+#[test]
+fn memory_may_be_at_two_places_in_a_row() {
+    on_every_driver(|driver| {
+        let page = driver.facts().page_bytes;
+        let base = driver.address_reserve(4 * page).expect("reserve");
+        let memory = driver.memory_create(2 * page).expect("create");
+        for start in [base, base.offset(2 * page)] {
+            driver.memory_map(start, 2 * page, memory).expect("map");
+            driver.memory_set_access(start, 2 * page).expect("access");
+        }
+        let stream = driver.stream_create(Priority::High).expect("stream");
+        let payload = bytes(page, 4);
+        driver.copy_to_device(base.offset(2 * page - 100), payload.clone(), stream).expect("copy across the seam");
+        driver.stream_synchronize(stream).expect("sync");
+        assert_eq!(driver.read_device(base.offset(2 * page - 100), page).expect("read"), payload.as_slice());
+        assert_eq!(driver.read_device(base, page - 100).expect("read"), payload.as_slice()[100..], "and at the begin");
+        driver.stream_destroy(stream).expect("stream ends");
+        driver.memory_unmap(base.offset(2 * page), 2 * page).expect("unmap");
+        driver.memory_unmap(base, 2 * page).expect("unmap");
         driver.memory_release(memory).expect("release");
         driver.address_free(base, 4 * page).expect("free");
     });
@@ -193,13 +218,13 @@ fn a_timed_driver_counts_only_while_it_is_on() {
     let host = HostDriver::new(HostOptions::default()).expect("a host driver");
     let timed = Timed::new(host, Arc::new(SystemClock));
     let event = timed.event_create(false).expect("event");
-    assert!(timed.reading().calls.values().all(|stats| stats.calls == 0), "off counts nothing");
-    timed.measure(true);
+    assert!(timed.meter().reading().calls.values().all(|stats| stats.calls == 0), "off counts nothing");
+    let lease = timed.meter().acquire().expect("free");
     assert!(timed.event_query(event).expect("query"));
     assert!(timed.memory_create(1).is_err());
-    timed.measure(false);
+    drop(lease);
     timed.event_destroy(event).expect("destroy");
-    let reading = timed.reading();
+    let reading = timed.meter().reading();
     assert_eq!((reading.calls["event_query"].calls, reading.calls["event_destroy"].calls), (1, 0));
     assert_eq!((reading.calls["memory_create"].calls, reading.calls["memory_create"].failed_calls), (1, 1));
 }

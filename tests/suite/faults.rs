@@ -7,8 +7,8 @@ use crate::support::{scratch, tiny};
 use ddo_recorder::driver::{Driver, Faulty, HostMode, Script};
 use ddo_recorder::memory::{Arena, MappingBook};
 use ddo_recorder::{
-    Admission, Ceiling, Component, DriverErrorKind, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode,
-    SnapshotOptions, TimerOptions, enable_offload,
+    Admission, Ceiling, Component, DriverErrorKind, HostBudget, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig,
+    RegistrationPolicy, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions, enable_offload,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -42,6 +42,8 @@ struct Subject<'a> {
     ceiling: u64,
     residency: ResidencyMode,
     launches: LaunchScope,
+    /// What else is set.
+    settings: &'a dyn Fn(&mut OffloadConfig),
 }
 
 /// Whole units of one tensor.
@@ -53,6 +55,7 @@ fn classic(component: &dyn Fn() -> Component) -> Subject<'_> {
         ceiling: 3 * PAGE,
         residency: ResidencyMode::Classic,
         launches: LaunchScope::Units,
+        settings: &|_| {},
     }
 }
 
@@ -63,7 +66,8 @@ fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
     let ledger = Ledger::over(Arc::<Faulty>::clone(&faulty), subject.ceiling);
     let (ceiling, residency, launches) = (Ceiling::Bytes(subject.ceiling), subject.residency, subject.launches);
     let config = OffloadConfig::new(Arc::<Ledger>::clone(&ledger));
-    let config = OffloadConfig { ceiling, residency, launches, part_bytes: 1, ..config };
+    let mut config = OffloadConfig { ceiling, residency, launches, part_bytes: 1, measure: diagnostics, ..config };
+    (subject.settings)(&mut config);
     let Ok(offload) = enable_offload((subject.component)(), config) else {
         if gives_back {
             ledger.seen().assert_balanced();
@@ -71,7 +75,8 @@ fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
         return Outcome { calls: faulty.calls(), attached: false, errors: 1, quarantined_bytes: 0 };
     };
     let mut errors = 0;
-    let options = TimerOptions { enabled: diagnostics, native_units: diagnostics, native_capacity: 16 };
+    let options =
+        TimerOptions { enabled: diagnostics, native_units: diagnostics, native_capacity: 16, ..TimerOptions::default() };
     let timer = offload.execution_timer(options).inspect_err(|_| errors += 1).ok();
     let order = [0, 1, 2, 3];
     for _ in 0..3 {
@@ -89,7 +94,7 @@ fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
     }
     let timing = timer.and_then(|timer| timer.finish().inspect_err(|_| errors += 1).ok());
     errors += u64::from(offload.wait_idle().is_err());
-    let snapshot = SnapshotOptions { collect_completed: true, timing: timing.as_ref() };
+    let snapshot = SnapshotOptions { collect_completed: true, timing: timing.as_ref(), ..SnapshotOptions::default() };
     match offload.metrics_snapshot(snapshot) {
         Ok(report) => {
             let timeline = report.runtime.native_timeline;
@@ -157,6 +162,7 @@ fn parts_fail_once(launches: LaunchScope, ceiling: u64, diagnostics: bool) {
         ceiling,
         residency: ResidencyMode::Parts,
         launches,
+        settings: &|_| {},
     };
     every_call_fails_once(&subject, diagnostics);
 }
@@ -171,6 +177,49 @@ fn every_call_fails_once_with_parts_one_after_the_other() {
 fn every_call_fails_once_with_parts_of_whole_units() {
     parts_fail_once(LaunchScope::Units, 3 * PAGE, false);
     parts_fail_once(LaunchScope::Units, 4 * PAGE, true);
+}
+
+/// A file of 120,300 bytes of weights, read through two slots of a page, and perhaps kept in up to three windows.
+fn streamed_fail_once(settings: &dyn Fn(&mut OffloadConfig), diagnostics: bool) {
+    let mosaic = Mosaic { sizes: vec![vec![40_000, 700], vec![30_000], vec![12_288, 17_312], vec![20_000]] };
+    let folder = scratch("faults-streamed");
+    let path = mosaic.checkpoint(folder.path());
+    let submit = |offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, lasting| {
+        mosaic.submit(offload, unit as usize, state, lasting, LaunchScope::Parts)
+    };
+    let subject = Subject {
+        component: &|| tiny::component_of(&path),
+        submit: &submit,
+        right: mosaic.reference(&[0, 1, 2, 3]),
+        ceiling: 20 * PAGE,
+        residency: ResidencyMode::Parts,
+        launches: LaunchScope::Parts,
+        settings,
+    };
+    every_call_fails_once(&subject, diagnostics);
+}
+
+fn small_ring(config: &mut OffloadConfig, source: SourceChoice) {
+    config.source = source;
+    config.host_budget = Arc::new(HostBudget::default());
+    (config.host.staging_bytes, config.host.staging_slot_bytes) = (4 * PAGE, 2 * PAGE);
+}
+
+#[test]
+fn every_call_fails_once_with_a_file_read_through_the_ring() {
+    streamed_fail_once(&|config| small_ring(config, SourceChoice::Ring), false);
+}
+
+#[test]
+fn every_call_fails_once_with_a_retained_source_that_is_partly_registered() {
+    for registration in [RegistrationPolicy::StableSubset, RegistrationPolicy::Recycle] {
+        let settings = |config: &mut OffloadConfig| {
+            small_ring(config, SourceChoice::Retained);
+            (config.host.retained_slot_bytes, config.host.retained_slots) = (64 << 10, 2);
+            (config.host.registered_bytes, config.host.registration) = (64 << 10, registration);
+        };
+        streamed_fail_once(&settings, registration == RegistrationPolicy::Recycle);
+    }
 }
 
 fn script(answers: &[(&'static str, &[Option<DriverErrorKind>])]) -> Script {

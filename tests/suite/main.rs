@@ -1,6 +1,7 @@
 //! The one test binary: the list of stories.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod allocation_scope;
 mod catalogue;
 mod catalogue_rules;
 mod check;
@@ -14,7 +15,9 @@ mod diff;
 mod disabled_is_free;
 mod driver_contract;
 mod faults;
+mod forecast;
 mod fuzz;
+mod generations;
 mod golden;
 mod journal_crash;
 mod ledgers;
@@ -28,15 +31,16 @@ mod power;
 mod profile;
 mod reconcile;
 mod runtime;
+mod scopes;
 mod simulation;
+mod sources;
+mod sources_simulation;
 mod story;
 mod support;
 mod tidy;
 mod tidy_rules;
+mod timer_scope;
 mod vmm_rows;
 mod wrap;
 mod wrap_jobs;
 mod wrap_memory;
-
-#[global_allocator]
-static ALLOCATOR: support::ffi::Counting = support::ffi::Counting;

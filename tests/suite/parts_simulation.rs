@@ -142,7 +142,7 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
         life.offload.wait_stream(second).expect("the second stream read the right weights");
     }
     life.offload.wait_idle().expect("idle");
-    let options = SnapshotOptions { collect_completed: true, timing: None };
+    let options = SnapshotOptions { collect_completed: true, timing: None, ..SnapshotOptions::default() };
     let vmm = life.offload.metrics_snapshot(options).expect("a report").runtime.vmm.expect("attached");
     assert_eq!((vmm.tickets.fast_transfer_live_tickets, vmm.arena.fast_pinned_units), (Some(0), Some(0)));
     assert_eq!(vmm.uploads.fast_upload_bytes, Some(ledger.seen().copied_bytes), "every copied byte is counted");

@@ -30,7 +30,7 @@ fn close(ledger: &Ledger, offload: &Offload) {
 }
 
 fn vmm(offload: &Offload) -> ddo_schemas::sections::Vmm {
-    let options = SnapshotOptions { collect_completed: true, timing: None };
+    let options = SnapshotOptions { collect_completed: true, timing: None, ..SnapshotOptions::default() };
     offload.metrics_snapshot(options).expect("a report").runtime.vmm.expect("attached")
 }
 
@@ -161,7 +161,7 @@ fn settings_that_cannot_be_met_are_typed() {
     assert_eq!(try_with(&|c| c.slots = 65), "execution_slots_out_of_range");
     assert_eq!(try_with(&|c| c.ceiling = Ceiling::Percent(0.0)), "invalid");
     assert_eq!(try_with(&|c| c.source = SourceChoice::Mapped), "unsupported");
-    assert_eq!("ring".parse::<SourceChoice>().expect_err("not built").code(), "unsupported");
+    assert_eq!("disk".parse::<SourceChoice>().expect_err("no source").code(), "invalid");
     let empty = ddo_recorder::Component::from_tensors("none", Vec::new(), |_| None).expect("an empty tree");
     assert_eq!(enable_offload(empty, config(Ledger::new(options(), 0))).map(|_| ()).expect_err("no units").code(), "invalid");
 }

@@ -74,7 +74,9 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
         offload.wait_stream(second).expect("the second stream read the right weights");
     }
     offload.wait_idle().expect("idle");
-    let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: None }).expect("a report");
+    let report = offload
+        .metrics_snapshot(SnapshotOptions { collect_completed: true, timing: None, ..SnapshotOptions::default() })
+        .expect("a report");
     let vmm = report.runtime.vmm.expect("attached");
     assert_eq!((vmm.tickets.fast_transfer_live_tickets, vmm.arena.fast_pinned_units), (Some(0), Some(0)));
     audit();

@@ -6,7 +6,7 @@
 
 use super::delta::{Delta, consecutive, subtract};
 use super::steps::Steps;
-use crate::run::{Component, Record};
+use crate::run::{Component, LoadedReport, Record, Run};
 use ddo_schemas::Seconds;
 use ddo_schemas::summary::{FloorTerm, FloorTerms};
 use ddo_schemas::unit::{Nullable, human_bytes};
@@ -27,8 +27,10 @@ pub struct Floor {
     pub terms: FloorTerms,
     /// The largest known term; `None` unless compute and upload are known.
     pub seconds: Option<f64>,
-    /// Floor over the measured step.
+    /// Floor over the measured step; `None` for a run that was diagnosed.
     pub efficiency: Option<f64>,
+    /// True where a scope that changes what it measures was open: the measured step is no benchmark.
+    pub diagnostic: bool,
 }
 
 /// Bytes streamed in one warm step: from the journal's counters, else from the plan.
@@ -83,11 +85,12 @@ pub fn of(component: &Component, steps: &Steps) -> Floor {
         (Some(compute), Some(upload)) => Some(compute.0.max(upload.0)),
         _ => None,
     };
+    let diagnostic = Run::leading_report(component).is_some_and(LoadedReport::is_diagnostic);
     let efficiency = match (seconds, steps.steady_seconds) {
-        (Some(floor), Some(step)) if step > 0.0 => Some(floor / step),
+        (Some(floor), Some(step)) if step > 0.0 && !diagnostic => Some(floor / step),
         _ => None,
     };
-    Floor { terms: FloorTerms { compute, upload, disk }, seconds, efficiency }
+    Floor { terms: FloorTerms { compute, upload, disk }, seconds, efficiency, diagnostic }
 }
 
 /// Terms of a run without a component.

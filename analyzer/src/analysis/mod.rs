@@ -8,8 +8,10 @@ pub mod bound;
 pub mod check;
 pub mod delta;
 pub mod diff;
+pub mod driver_calls;
 pub mod estimate;
 pub mod floor;
+pub mod generations;
 pub mod lookahead;
 pub mod memory;
 pub mod memory_series;
@@ -19,7 +21,7 @@ pub mod reconcile;
 pub mod steps;
 pub mod windows;
 
-use crate::run::Run;
+use crate::run::{Component, LoadedReport, Run};
 use ddo_schemas::{Finding, Severity};
 
 /// All findings of a run, the gravest first: those made while reading, those that follow from the values, failed checks.
@@ -39,6 +41,7 @@ pub fn noticed(run: &Run) -> Vec<Finding> {
         all.extend(delta::resets(component));
         all.extend(memory::above_ceiling(component));
         all.extend(bound::contradicted_rate(component));
+        all.extend(diagnosed(component));
         for report in &component.reports {
             all.extend(overlap::verify(report));
             all.extend(overlap::straddling(report));
@@ -47,6 +50,22 @@ pub fn noticed(run: &Run) -> Vec<Finding> {
     all.extend(run.operators.iter().flat_map(operators::findings));
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     all
+}
+
+/// That reports of a component are for a diagnosis, by the scopes that were open: at the one that speaks for it, else at the first.
+fn diagnosed(component: &Component) -> Option<Finding> {
+    let mut reports: Vec<&LoadedReport> = component.reports.iter().filter(|report| report.is_diagnostic()).collect();
+    let leads = |report: &&LoadedReport| Run::leading_report(component).is_some_and(|leading| std::ptr::eq(leading, *report));
+    reports.sort_by_key(|report| !leads(report));
+    let (first, others) = reports.split_first()?;
+    let names: Vec<&str> = first.diagnostic_scopes().iter().map(|scope| scope.rsplit('.').next().unwrap_or(scope)).collect();
+    let more = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" ({} more reports of the component are none either)", others.len())
+    };
+    let text = format!("is not a benchmark: {} was on while it ran{more}", names.join(" and "));
+    Some(Finding::note("not_a_benchmark", &first.file, text))
 }
 
 /// True when a finding is more than a note.

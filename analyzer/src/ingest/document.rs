@@ -26,7 +26,7 @@ pub(super) enum Document {
     Seal(Value),
     /// A structure of a report that stands alone.
     Structure(Value),
-    /// The host tracker's report.
+    /// The host tracker's report, or the part of it about one generation.
     Tracker(Value),
     /// The sign that the disk budget was reached; the seal tells the same.
     DiskStop,
@@ -52,7 +52,7 @@ impl Document {
             Document::Seal(value)
         } else if structures::alone(&value).is_some() || structures::bundle(&value) {
             Document::Structure(value)
-        } else if has("memory_monitor") && has("steps") {
+        } else if (has("memory_monitor") && has("steps")) || has(super::generations::KEY) {
             Document::Tracker(value)
         } else if has("disk_budget_bytes") && has("journal_bytes") {
             Document::DiskStop

@@ -157,7 +157,7 @@ fn folder_of(path: &str) -> &str {
 
 /// Folders that recorders make for the documents of one run.
 fn is_collection(name: &str) -> bool {
-    name.ends_with("snapshots") || name == "reports"
+    name.ends_with("snapshots") || name == "reports" || name == "generations"
 }
 
 /// The folder of the recording around a folder of records or reports.

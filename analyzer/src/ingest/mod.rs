@@ -9,6 +9,7 @@ mod diagnostics;
 mod document;
 mod flatten;
 mod folders;
+mod generations;
 mod group;
 mod notes;
 mod operators;
@@ -21,8 +22,8 @@ mod walk;
 
 use crate::error::Error;
 use crate::limits::MAX_TOTAL_JSON_BYTES;
-use crate::run::Run;
 use crate::run::operators::OperatorTrace;
+use crate::run::{Generation, Run};
 use ahead::Parsed;
 use ddo_schemas::Finding;
 use ddo_schemas::manifest::{Manifest, ManifestEnd};
@@ -81,6 +82,7 @@ struct Found {
     seal_seen: bool,
     memory: samples::Memory,
     tracker: Option<serde_json::Value>,
+    generations: Vec<Generation>,
     operators: Vec<OperatorTrace>,
 }
 
@@ -152,16 +154,31 @@ impl Loader {
             }
             Document::Manifest(value) => self.manifest(entry, value),
             Document::Seal(value) => self.seal(entry, value),
-            Document::Tracker(value) if self.run.tracker.is_none() => self.run.tracker = Some(value),
-            Document::Tracker(_) => {
-                let text = "is a second report of a host tracker; the first one counts";
-                self.notes.add(Finding::warning("second_tracker", &entry.shown, text));
-            }
+            Document::Tracker(value) => self.tracker(entry, value),
             Document::DiskStop => {}
             Document::OperatorTrace => self.operators(entry),
             Document::Unknown => {
                 self.notes.add(Finding::note("unrecognised_file", &entry.shown, "is JSON, but no document that is known here"));
             }
+        }
+    }
+
+    /// Generations join those of other files; of what was monitored, the first report counts.
+    fn tracker(&mut self, entry: &walk::Entry, mut value: serde_json::Value) {
+        for (generation, report) in generations::take(entry, &mut value, &mut self.paths, &mut self.notes) {
+            self.run.generations.push(generation);
+            if let Some(report) = report {
+                self.run.groups.add_report(report);
+            }
+        }
+        if value.get("memory_monitor").is_none() {
+            return;
+        }
+        if self.run.tracker.is_none() {
+            self.run.tracker = Some(value);
+        } else {
+            let text = "is a second report of a host tracker; the first one counts";
+            self.notes.add(Finding::warning("second_tracker", &entry.shown, text));
         }
     }
 
@@ -225,10 +242,11 @@ impl Loader {
             memory: found.memory.samples,
             host_events: found.memory.events,
             tracker: found.tracker,
+            generations: found.generations,
             operators: found.operators,
             ..Run::default()
         };
-        let told = run.manifest.is_some() || run.seal.is_some() || !run.components.is_empty();
+        let told = run.manifest.is_some() || run.seal.is_some() || !run.components.is_empty() || !run.generations.is_empty();
         if told || !run.memory.is_empty() || !run.operators.is_empty() {
             self.done.push(run);
         }

@@ -247,7 +247,7 @@ pub fn json(run: &Run, top: usize) -> Value {
 }
 
 /// A whole number, as text where a reader of JSON would round it.
-fn exact(value: u64) -> Value {
+pub(super) fn exact(value: u64) -> Value {
     if value <= EXACT_IN_JSON { json!(value) } else { json!(value.to_string()) }
 }
 

@@ -19,6 +19,9 @@ use std::path::Path;
 /// Lines that one entry may take.
 const MAX_WRAPPED: usize = 3;
 
+/// Scopes and components that one screen tells of; subcommands have all.
+const SCREEN_SCOPES: usize = 2;
+
 /// What stands for text that was cut.
 const CUT: &str = " ...";
 
@@ -80,11 +83,18 @@ pub fn screen(run: &Run, folder: Option<&Path>) -> String {
     let leading = leading_component(run);
     screen.item("in short", &headline(run, leading));
     head(&mut screen, run);
+    diagnosis(&mut screen, leading);
     if let Some(component) = leading {
         about(&mut screen, run, component);
     }
     for (at, line) in super::operators::lines(run).iter().enumerate() {
         screen.item(if at == 0 { "operators" } else { "" }, line);
+    }
+    for (at, line) in super::driver_calls::lines(run).iter().take(SCREEN_SCOPES).enumerate() {
+        screen.item(if at == 0 { "driver calls" } else { "" }, line);
+    }
+    for (at, line) in super::generations::lines(run).iter().take(SCREEN_SCOPES).enumerate() {
+        screen.item(if at == 0 { "generations" } else { "" }, line);
     }
     process_memory(&mut screen, run);
     if let Some(folder) = folder {
@@ -213,6 +223,25 @@ fn head(screen: &mut Screen, run: &Run) {
     }
 }
 
+/// That the run is no benchmark, where scopes that change what they measure were open, and what a step wait did.
+fn diagnosis(screen: &mut Screen, component: Option<&Component>) {
+    let Some(report) = component.and_then(Run::leading_report) else { return };
+    let scopes = report.diagnostic_scopes();
+    if scopes.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = scopes.iter().map(|scope| scope.rsplit('.').next().unwrap_or(scope)).collect();
+    screen.item("diagnosis", &format!("NOT A BENCHMARK: {} was on", names.join(" and ")));
+    let wait = report.timing.as_ref().and_then(|timing| timing.diagnostic_step_wait.as_ref());
+    if let Some((calls, waited)) = wait.and_then(|wait| wait.calls.zip(wait.host_seconds)) {
+        screen.more(&format!(
+            "the host waited {} in {} at the ends of steps; the rhythm is another one",
+            seconds(waited.0),
+            many(usize::try_from(calls).unwrap_or(usize::MAX), "wait")
+        ));
+    }
+}
+
 /// The program without its folders, then the arguments, each as one word.
 fn command(words: &[String]) -> String {
     let shown = |(at, word): (usize, &String)| {
@@ -261,8 +290,10 @@ fn step_lines(screen: &mut Screen, component: &Component) {
     screen.item("steps", &words.join("; "));
     let floor = floor::of(component, &steps);
     let terms = [("compute", &floor.terms.compute), ("upload", &floor.terms.upload), ("disk", &floor.terms.disk)];
+    let floor_is_of_a_diagnosis = floor.diagnostic;
     let head = match (floor.seconds, floor.efficiency) {
         (Some(floor), Some(efficiency)) => format!("{}, efficiency {:.1} %", seconds(floor), efficiency * 100.0),
+        (Some(floor), None) if floor_is_of_a_diagnosis => format!("{}, no efficiency: a diagnostic run", seconds(floor)),
         (Some(floor), None) => seconds(floor),
         _ => "unknown: it is the larger of the compute and the upload term, and both must be known".into(),
     };

@@ -5,6 +5,7 @@
 //! that their field names; two clocks are never merged here.
 
 mod diagnostics;
+mod generation;
 pub mod operators;
 mod rank;
 mod scalar;
@@ -12,6 +13,7 @@ mod timeline;
 mod words;
 
 pub use diagnostics::{AllocationDiagnostics, AllocationStep, OperatorDiagnostics, OperatorRow, OperatorSample};
+pub use generation::Generation;
 pub use rank::Rank;
 pub use scalar::{Scalar, Values};
 pub use timeline::{Timeline, Window, WindowState, nanoseconds};
@@ -44,6 +46,8 @@ pub struct Run {
     pub host_events: Vec<HostEvent>,
     /// The host tracker's report, as recorded.
     pub tracker: Option<Value>,
+    /// Generations with one loaded model, in file order.
+    pub generations: Vec<Generation>,
     /// What was noticed while reading, in this run and the others.
     pub findings: Vec<Finding>,
     /// Further runs of the same input, such as the other ranks of one job; they have no others and no findings.
@@ -172,7 +176,18 @@ impl LoadedReport {
 
     /// True where a scope that changes what it measures was open: such a report is for a diagnosis, not a benchmark.
     pub fn is_diagnostic(&self) -> bool {
-        self.values.iter().any(|(path, value)| path.ends_with(".benchmark_eligible") && *value == Scalar::Bool(false))
+        !self.diagnostic_scopes().is_empty()
+    }
+
+    /// Paths of the scopes that were open and make the report one for a diagnosis. One that was off changes nothing.
+    pub fn diagnostic_scopes(&self) -> Vec<&str> {
+        let off = |scope: &str| {
+            let status = self.values.get(format!("{scope}.status").as_str());
+            let enabled = self.values.get(format!("{scope}.enabled").as_str());
+            matches!(status, Some(Scalar::Text(word)) if word == "disabled") || enabled == Some(&Scalar::Bool(false))
+        };
+        let marked = self.values.iter().filter(|(_, value)| **value == Scalar::Bool(false));
+        marked.filter_map(|(path, _)| path.strip_suffix(".benchmark_eligible")).filter(|scope| !off(scope)).collect()
     }
 
     /// File name without its folders and `.json`.

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What makes a file the same file with the same contents, as far as the file system tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,28 @@ pub struct FileIdentity {
     pub bytes: u64,
     /// Last modification, in nanoseconds.
     pub modified_nanoseconds: u64,
+    /// Names that the file has; zero once it was removed or replaced.
+    pub links: u64,
 }
+
+/// How an open file is not what it was at opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// A property has another value.
+    Changed {
+        /// Which property.
+        what: &'static str,
+        /// Its value at opening.
+        before: u64,
+        /// Its value now.
+        now: u64,
+    },
+    /// It has no name any more: it was removed, or another file was put in its place.
+    Vanished,
+}
+
+/// Files opened by this process so far.
+static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// An open regular file with the identity it had at opening.
 #[derive(Debug)]
@@ -29,6 +51,7 @@ pub struct SourceFile {
     path: PathBuf,
     file: File,
     identity: FileIdentity,
+    generation: u64,
 }
 
 impl SourceFile {
@@ -44,7 +67,8 @@ impl SourceFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let identity = identity_of(&file)?;
-        Ok(SourceFile { path: path.to_path_buf(), file, identity })
+        let generation = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(SourceFile { path: path.to_path_buf(), file, identity, generation })
     }
 
     /// The path it was opened by.
@@ -63,6 +87,36 @@ impl SourceFile {
     /// I/O errors.
     pub fn identity_now(&self) -> io::Result<FileIdentity> {
         identity_of(&self.file)
+    }
+
+    /// Which opening this is, process-wide: contents read through one are never taken for another's.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How the file differs from what it was at opening; `None` when it does not.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn change(&self) -> io::Result<Option<FileChange>> {
+        let (before, now) = (self.identity, self.identity_now()?);
+        if before.links > 0 && now.links == 0 {
+            return Ok(Some(FileChange::Vanished));
+        }
+        let values = [
+            ("its length in bytes", before.bytes, now.bytes),
+            ("its modification time in nanoseconds", before.modified_nanoseconds, now.modified_nanoseconds),
+        ];
+        let changed = values.into_iter().find(|(_, before, now)| before != now);
+        Ok(changed.map(|(what, before, now)| FileChange::Changed { what, before, now }))
+    }
+
+    /// Reads exactly as many bytes from `offset` as there is room for.
+    ///
+    /// # Errors
+    /// I/O errors; `UnexpectedEof` when the file is shorter.
+    pub fn read_into(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(into, offset)
     }
 
     /// Reads exactly `bytes` bytes from `offset`.
@@ -106,6 +160,7 @@ fn identity_of(file: &File) -> io::Result<FileIdentity> {
         inode: stat.st_ino,
         bytes: stat.st_size.unsigned_abs(),
         modified_nanoseconds: stat.st_mtime.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec),
+        links: stat.st_nlink,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::DeviceAddress;
 use super::activity::CHILD_RANGE;
+use super::block::HostBlock;
 use super::cuda::CudaContext;
 use super::host::Inside;
 use crate::limits::{MAX_JOB_FAILURES, MAX_RANK};
@@ -17,7 +18,25 @@ use std::time::Duration;
 pub struct HostBytes {
     /// `None` for bytes that are only counted.
     owner: Option<Arc<dyn AsRef<[u8]> + Send + Sync>>,
+    /// The block that the bytes lie in, where they lie in one.
+    block: Option<Arc<HostBlock>>,
     range: Range<usize>,
+}
+
+/// Keeps bytes mapped without being a lease on their contents: what a registration needs.
+#[derive(Clone)]
+pub(super) struct Keeper {
+    /// Address of the first byte.
+    pub(super) start: usize,
+    block: Option<Arc<HostBlock>>,
+    owner: Option<Arc<dyn AsRef<[u8]> + Send + Sync>>,
+}
+
+impl Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = self.block.is_some() || self.owner.is_some();
+        write!(f, "Keeper({:#x}, kept: {kept})", self.start)
+    }
 }
 
 impl HostBytes {
@@ -26,20 +45,20 @@ impl HostBytes {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(usize::try_from(bytes).ok()?)?;
         (*owner).as_ref().get(start..end)?;
-        Some(HostBytes { owner: Some(owner), range: start..end })
+        Some(HostBytes { owner: Some(owner), block: None, range: start..end })
     }
 
     /// Bytes that are only counted, for simulations of models that no machine could hold. `None` when there are more
     /// than the machine can address.
     pub fn unbacked(bytes: u64) -> Option<HostBytes> {
-        Some(HostBytes { owner: None, range: 0..usize::try_from(bytes).ok()? })
+        Some(HostBytes { owner: None, block: None, range: 0..usize::try_from(bytes).ok()? })
     }
 
     /// A lease on a stretch of these bytes; `None` when it lies outside.
     pub fn stretch(&self, from: u64, bytes: u64) -> Option<HostBytes> {
         let start = self.range.start.checked_add(usize::try_from(from).ok()?)?;
         let end = start.checked_add(usize::try_from(bytes).ok()?).filter(|end| *end <= self.range.end)?;
-        Some(HostBytes { owner: self.owner.clone(), range: start..end })
+        Some(HostBytes { owner: self.owner.clone(), block: self.block.clone(), range: start..end })
     }
 
     /// True when there are real bytes.
@@ -56,6 +75,22 @@ impl HostBytes {
     /// Number of bytes.
     pub fn bytes(&self) -> u64 {
         self.range.len() as u64
+    }
+
+    /// A lease on bytes of a block.
+    pub(super) fn of_block(
+        owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+        block: Arc<HostBlock>,
+        offset: u64,
+        bytes: u64,
+    ) -> Option<HostBytes> {
+        HostBytes::new(owner, offset, bytes).map(|lease| HostBytes { block: Some(block), ..lease })
+    }
+
+    /// Keeps the bytes mapped. A block lives on without its lease, so that it can be written while it is registered.
+    pub(super) fn keeper(&self) -> Keeper {
+        let owner = if self.block.is_some() { None } else { self.owner.clone() };
+        Keeper { start: self.as_slice().as_ptr() as usize, block: self.block.clone(), owner }
     }
 
     /// Names the owner while any lease on it lives; `None` for bytes that are only counted.

@@ -7,6 +7,7 @@
 //! it has run.
 
 pub mod activity;
+mod block;
 pub mod compute;
 pub mod cuda;
 pub mod descriptors;
@@ -14,14 +15,18 @@ mod faulty;
 mod file;
 pub mod host;
 mod job;
+mod markers;
 mod timed;
 
+pub use block::{BlockWriter, HostBlock};
 pub use cuda::{CudaContext, CudaDriver, CudaOptions};
 pub use faulty::{Faulty, Script};
-pub use file::{FileIdentity, MappedFile, SourceFile};
+pub use file::{FileChange, FileIdentity, MappedFile, SourceFile};
 pub use host::{HostDriver, HostMode, HostOptions};
 pub use job::{Element, Grant, HostBytes, HostContext, Job, JobError, JobFailures, Launch, Stretch, View};
-pub use timed::{CallStats, Timed, TimedReading};
+pub use markers::MarkersBusy;
+pub(crate) use markers::{MarkerClaim, collect_abandoned};
+pub use timed::{CallMeter, CallStats, MeterLease, Timed, TimedReading};
 
 use activity::StreamActivity;
 use std::fmt::{self, Debug};
@@ -78,6 +83,8 @@ pub struct DeviceFacts {
     pub read_only_registration: bool,
     /// Copy rate that is imitated, in bytes per second; `None` for a real link.
     pub link_bytes_per_second: Option<u64>,
+    /// Which context of this process it is; drivers of one context have the same number.
+    pub context: u64,
 }
 
 /// Device memory at one moment, in bytes.

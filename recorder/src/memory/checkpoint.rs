@@ -2,7 +2,7 @@
 
 use crate::driver::SourceFile;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_CHECKPOINT_FILES, MAX_HEADER_BYTES, MAX_INDEX_BYTES};
+use crate::limits::{MAX_CHECKPOINT_FILES, MAX_HEADER_BYTES, MAX_INDEX_BYTES, RETAINED_SEGMENT_BYTES};
 use crate::plan::checkpoint::{
     CheckpointSet, CheckpointSummary, HeaderError, HeaderLimits, HeaderReading, IndexError, LENGTH_BYTES, PREFIX_BYTES,
     ShardFile, ShardIndex, check_prefix, read_header, read_index,
@@ -56,12 +56,18 @@ impl Checkpoint {
         self.set.summary()
     }
 
+    /// Retained storage that holds all of its files, in whole segments.
+    pub fn retained_bytes(&self) -> u64 {
+        let segments = self.files.iter().map(|file| file.identity().bytes.div_ceil(RETAINED_SEGMENT_BYTES));
+        segments.sum::<u64>().saturating_mul(RETAINED_SEGMENT_BYTES)
+    }
+
     /// Where each tensor lies.
     pub fn tensors(&self) -> &CheckpointSet {
         &self.set
     }
 
-    pub(crate) fn files(&self) -> &[SourceFile] {
+    pub(crate) fn files(&self) -> &Arc<Vec<SourceFile>> {
         &self.files
     }
 
@@ -83,19 +89,12 @@ impl Checkpoint {
     /// Compares every file with what it was at opening.
     ///
     /// # Errors
-    /// [`Error::SourceChanged`] naming the property, with both values.
+    /// [`Error::SourceChanged`] naming the property, with both values; [`Error::SourceVanished`].
     pub fn check_unchanged(&self) -> Result<()> {
-        for file in self.files.iter() {
-            let (before, now) = (file.identity(), file.identity_now().map_err(|error| Error::io("check", file.path(), error))?);
-            let changed = [
-                ("its length in bytes", before.bytes, now.bytes),
-                ("its modification time in nanoseconds", before.modified_nanoseconds, now.modified_nanoseconds),
-            ];
-            if let Some((what, before, now)) = changed.into_iter().find(|(_, before, now)| before != now) {
-                return Err(Error::SourceChanged { path: file.path().to_path_buf(), what, before, now });
-            }
-        }
-        Ok(())
+        self.files.iter().try_for_each(|file| {
+            let change = file.change().map_err(|error| Error::io("check", file.path(), error))?;
+            change.map_or(Ok(()), |change| Err(Error::source(file.path(), change)))
+        })
     }
 }
 

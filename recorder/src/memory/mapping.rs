@@ -48,6 +48,24 @@ pub fn map_fresh(driver: &dyn Driver, address: DeviceAddress, bytes: u64, book: 
     Ok(memory)
 }
 
+/// Puts memory that is mapped already under a second range.
+///
+/// # Errors
+/// The driver's, and whether the second range is still mapped.
+pub(super) fn map_again(
+    driver: &dyn Driver,
+    address: DeviceAddress,
+    bytes: u64,
+    memory: PhysicalId,
+    book: &MappingBook,
+) -> Result<(), GiveBackError> {
+    driver.memory_map(address, bytes, memory).map_err(|error| GiveBackError { still_mapped: false, error })?;
+    set_access(driver, address, bytes, book).map_err(|error| {
+        let still_mapped = driver.memory_unmap(address, bytes).is_err();
+        GiveBackError { still_mapped, error }
+    })
+}
+
 /// Unmaps memory and releases it.
 ///
 /// # Errors

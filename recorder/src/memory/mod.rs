@@ -6,19 +6,25 @@
 //! given. What cannot be proven free is quarantined, never reused.
 
 mod arena;
+mod budget;
 mod checkpoint;
+mod host_readings;
+mod host_ring;
 mod mapping;
+mod pressure;
 mod registration;
-mod ring;
-mod slots;
+mod retained;
 mod sources;
 mod stream;
 
 pub use arena::{Arena, ArenaLevels};
+pub use budget::{HostBudget, HostTotals};
 pub use checkpoint::Checkpoint;
+pub use host_readings::SystemReadings;
+pub use host_ring::{HostRing, RingLevels, RingSlotId};
 pub use mapping::{GiveBackError, MappingBook, give_back, map_fresh};
+pub use pressure::{HostReading, HostReadings, PRESSURE_SCHEMA, Pressure, PressureObservations, PressureReason};
 pub use registration::Registrations;
-pub use ring::StreamRing;
-pub use slots::SlotPool;
-pub use sources::{HostTensor, SourceBytes, SourceKind, Sources};
-pub use stream::{Blocked, Claim, Consumer, Fence, Holding, PlaceKey, StreamMemory, Want};
+pub use retained::{Direct, Request, Retained, RetainedBook, RetainedLevels, Window};
+pub use sources::{Extent, HostTensor, Origin, SourceBytes, SourceKind, Sources};
+pub use stream::{Consumer, StreamClaim, StreamMemory};

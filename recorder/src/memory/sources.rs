@@ -16,14 +16,74 @@ pub enum SourceKind {
     Mapped,
     /// A private copy in host memory.
     Cpu,
+    /// Read through the ring for each upload.
+    Ring,
+    /// Kept in host memory once it was read.
+    Retained,
+}
+
+/// A stretch of a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Which file.
+    pub file: usize,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+impl Extent {
+    /// Cuts the stretch in two; the first is at most `bytes` long.
+    pub fn split_at(self, bytes: u64) -> (Extent, Extent) {
+        let first = bytes.min(self.bytes);
+        (Extent { bytes: first, ..self }, Extent { offset: self.offset + first, bytes: self.bytes - first, ..self })
+    }
+}
+
+/// Where an upload finds its bytes.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// In memory, under a lease.
+    Held(HostBytes),
+    /// In a file that has to be read.
+    Streamed(Extent),
+}
+
+impl Origin {
+    /// How many there are.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Origin::Held(lease) => lease.bytes(),
+            Origin::Streamed(extent) => extent.bytes,
+        }
+    }
+
+    /// A stretch of them; `None` when it lies outside.
+    pub fn stretch(&self, from: u64, bytes: u64) -> Option<Origin> {
+        match self {
+            Origin::Held(lease) => lease.stretch(from, bytes).map(Origin::Held),
+            Origin::Streamed(extent) => {
+                let inside = from.checked_add(bytes).is_some_and(|end| end <= extent.bytes);
+                inside.then(|| Origin::Streamed(Extent { offset: extent.offset + from, bytes, ..*extent }))
+            }
+        }
+    }
 }
 
 impl SourceKind {
+    /// Whether bytes are read from files for uploads.
+    pub fn is_streamed(self) -> bool {
+        matches!(self, SourceKind::Ring | SourceKind::Retained)
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             SourceKind::Mapped => "mapped",
             SourceKind::Cpu => "cpu",
+            SourceKind::Ring => "ring",
+            SourceKind::Retained => "retained",
         }
     }
 }
@@ -143,6 +203,8 @@ pub enum SourceBytes {
         /// Offset of its first byte in the file.
         from: u64,
     },
+    /// A file of so many bytes that is read when it is needed.
+    Streamed(u64),
     /// Nothing managed lies in this file.
     Unused,
 }
@@ -172,9 +234,10 @@ impl Sources {
         kind: SourceKind,
     ) -> Result<Sources> {
         let mut files = Vec::new();
-        for (file, range) in checkpoint.map(Checkpoint::files).unwrap_or(&[]).iter().zip(managed) {
+        for (file, range) in checkpoint.map(|checkpoint| checkpoint.files().as_slice()).unwrap_or_default().iter().zip(managed) {
             let source = match kind {
                 _ if range.is_empty() => SourceBytes::Unused,
+                SourceKind::Ring | SourceKind::Retained => SourceBytes::Streamed(file.identity().bytes),
                 SourceKind::Mapped => {
                     SourceBytes::Mapped(Arc::new(file.map().map_err(|error| Error::io("map", file.path(), error))?))
                 }
@@ -209,9 +272,9 @@ impl Sources {
         HostBytes::new(owner, start, length).filter(|stretch| stretch.bytes() > 0)
     }
 
-    /// A lease on source bytes; `None` when they lie outside what was opened.
-    pub fn lease(&self, source: ParameterSource, bytes: u64) -> Option<HostBytes> {
-        match source {
+    /// Where source bytes are found; `None` when they lie outside what was opened.
+    pub fn origin(&self, source: ParameterSource, bytes: u64) -> Option<Origin> {
+        let held = match source {
             ParameterSource::Memory { tensor } => Some(self.tensors.get(tensor)?.lease()).filter(|lease| lease.bytes() == bytes),
             ParameterSource::File { file, offset } => match self.files.get(file)? {
                 SourceBytes::Mapped(map) => {
@@ -219,8 +282,13 @@ impl Sources {
                     HostBytes::new(owner, offset, bytes)
                 }
                 SourceBytes::Cpu { copy, from } => HostBytes::new(Arc::clone(copy), offset.checked_sub(*from)?, bytes),
+                SourceBytes::Streamed(length) => {
+                    let inside = offset.checked_add(bytes).is_some_and(|end| end <= *length);
+                    return inside.then_some(Origin::Streamed(Extent { file, offset, bytes }));
+                }
                 SourceBytes::Unused => None,
             },
-        }
+        };
+        held.map(Origin::Held)
     }
 }

@@ -1,21 +1,14 @@
-//! Stream memory: where streamed contents take turns, whatever its shape. Whole units take turns in fixed slots, parts
-//! of units in one ring.
+//! Stream memory: device memory where streamed contents take turns. Whole units take turns in fixed slots, parts of
+//! units in one ring.
+//!
+//! A ring is mapped twice in a row, so that a place at its end goes on at its begin; its memory is there once.
 
-use super::{SlotPool, StreamRing};
-use crate::driver::{DeviceAddress, DriverResult, EventId, StreamId};
-
-/// What a place holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// Whose contents they are.
-    pub owner: usize,
-    /// Uploaded ahead and not asked for yet.
-    pub ahead: bool,
-}
-
-/// Names a place inside stream memory while it is not displaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PlaceKey(pub(super) u64);
+use super::mapping::map_again;
+use super::{MappingBook, give_back, map_fresh};
+use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId, StreamId};
+use crate::plan::{Claim, Places, Reader, RingPlaces, SlotPlaces};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// The latest work of one stream that reads a place and whose end is not proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,165 +19,130 @@ pub struct Consumer {
     pub event: EventId,
 }
 
-/// A consumer that an upload must wait for before it writes from a byte of its place on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fence {
-    /// First byte of the new place that the consumer may still read.
-    pub from: u64,
-    /// Who reads there.
-    pub consumer: Consumer,
-}
-
-/// A place that may be taken: nobody has it in hand. Nothing has changed yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    pub(super) key: PlaceKey,
-    pub(super) bytes: u64,
-    /// Places that lose their contents.
-    pub(super) displaced: Vec<PlaceKey>,
-    pub(super) fences: Vec<Fence>,
-}
-
-impl Claim {
-    /// The place.
-    pub fn key(&self) -> PlaceKey {
-        self.key
-    }
-
-    /// What the upload must wait for, by the first byte that it matters for.
-    pub fn fences(&self) -> &[Fence] {
-        &self.fences
+impl Reader for Consumer {
+    /// Streams run in order, so later work ends later.
+    fn outlasts(&self, other: &Consumer) -> bool {
+        self.stream == other.stream
     }
 }
 
-/// Why there is no place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blocked {
-    /// Everything else is wanted: uploaded ahead, or to be kept.
-    Wanted,
-    /// What is in hand leaves no place.
-    InHand,
-}
+/// A claim of the session.
+pub type StreamClaim = Claim<Consumer>;
 
-/// How a place is looked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Want<'a> {
-    /// Bytes that it must hold.
-    pub bytes: u64,
-    /// Owners whose contents must not be displaced.
-    pub keep: &'a [usize],
-    /// Whether the search goes on behind contents that were uploaded ahead; look-ahead ends there, since what comes
-    /// first must also arrive first.
-    pub past_ahead: bool,
-}
-
-/// The stream memory of a session.
 #[derive(Debug)]
-pub enum StreamMemory {
-    /// Fixed slots for whole units.
-    Slots(SlotPool),
-    /// A ring for parts of units.
-    Ring(StreamRing),
+struct Piece {
+    offset: u64,
+    bytes: u64,
+    memory: Option<PhysicalId>,
+    /// Whether the same memory is also mapped behind the piece.
+    mirrored: bool,
 }
 
-macro_rules! either {
-    ($self:expr, $memory:ident => $call:expr) => {
-        match $self {
-            StreamMemory::Slots($memory) => $call,
-            StreamMemory::Ring($memory) => $call,
-        }
-    };
+/// The stream memory of a session, mapped as long as the component is attached.
+#[derive(Debug)]
+pub struct StreamMemory {
+    driver: Arc<dyn Driver>,
+    book: Arc<MappingBook>,
+    base: DeviceAddress,
+    reserved_bytes: u64,
+    pieces: Vec<Piece>,
+    places: Places<Consumer>,
+}
+
+impl Deref for StreamMemory {
+    type Target = Places<Consumer>;
+
+    fn deref(&self) -> &Places<Consumer> {
+        &self.places
+    }
+}
+
+impl DerefMut for StreamMemory {
+    fn deref_mut(&mut self) -> &mut Places<Consumer> {
+        &mut self.places
+    }
 }
 
 impl StreamMemory {
+    /// Reserves and maps `count` slots of `slot_bytes`, whole pages.
+    ///
+    /// # Errors
+    /// The driver's; nothing is left then, or the book knows of it.
+    pub fn slots(driver: Arc<dyn Driver>, book: &Arc<MappingBook>, count: u64, slot_bytes: u64) -> DriverResult<StreamMemory> {
+        let places = Places::Slots(SlotPlaces::new(count, slot_bytes));
+        let pieces = (0..count).map(|index| (index * slot_bytes, slot_bytes));
+        StreamMemory::map(driver, book, places, pieces, false)
+    }
+
+    /// Reserves and maps a ring of whole pages.
+    ///
+    /// # Errors
+    /// The driver's; nothing is left then, or the book knows of it.
+    pub fn ring(driver: Arc<dyn Driver>, book: &Arc<MappingBook>, capacity_bytes: u64) -> DriverResult<StreamMemory> {
+        let places = Places::Ring(RingPlaces::new(capacity_bytes));
+        let pieces = (capacity_bytes > 0).then_some((0, capacity_bytes)).into_iter();
+        StreamMemory::map(driver, book, places, pieces, true)
+    }
+
+    fn map(
+        driver: Arc<dyn Driver>,
+        book: &Arc<MappingBook>,
+        places: Places<Consumer>,
+        pieces: impl Iterator<Item = (u64, u64)>,
+        mirrored: bool,
+    ) -> DriverResult<StreamMemory> {
+        let reserved_bytes = places.capacity_bytes().saturating_mul(1 + u64::from(mirrored));
+        let base = if reserved_bytes == 0 { DeviceAddress(0) } else { driver.address_reserve(reserved_bytes)? };
+        let mut memory = StreamMemory { driver, book: Arc::clone(book), base, reserved_bytes, pieces: Vec::new(), places };
+        for (offset, bytes) in pieces {
+            if let Err(error) = memory.map_piece(offset, bytes, mirrored) {
+                if memory.release().is_err() {
+                    book.lost_bytes.add(memory.resident_bytes());
+                }
+                return Err(error);
+            }
+        }
+        Ok(memory)
+    }
+
+    fn map_piece(&mut self, offset: u64, bytes: u64, mirrored: bool) -> DriverResult<()> {
+        let memory = map_fresh(&*self.driver, self.base.offset(offset), bytes, &self.book)?;
+        let mut piece = Piece { offset, bytes, memory: Some(memory), mirrored: false };
+        let again = match mirrored {
+            true => map_again(&*self.driver, self.base.offset(offset + bytes), bytes, memory, &self.book),
+            false => Ok(()),
+        };
+        piece.mirrored = mirrored && !again.as_ref().is_err_and(|failure| !failure.still_mapped);
+        self.pieces.push(piece);
+        again.map_err(|failure| failure.error)
+    }
+
     /// First byte of a place.
-    pub fn address(&self, key: PlaceKey) -> DeviceAddress {
-        either!(self, memory => memory.address(key))
+    pub fn address(&self, key: crate::plan::PlaceKey) -> DeviceAddress {
+        self.base.offset(self.places.offset(key))
     }
 
-    /// All bytes, as settled at attach.
-    pub fn capacity_bytes(&self) -> u64 {
-        either!(self, memory => memory.capacity_bytes())
-    }
-
-    /// Bytes of memory mapped.
+    /// Bytes of memory mapped, each counted once.
     pub fn resident_bytes(&self) -> u64 {
-        either!(self, memory => memory.resident_bytes())
+        self.pieces.iter().filter(|piece| piece.memory.is_some()).map(|piece| piece.bytes).sum()
+    }
+
+    fn is_quarantined(&self, piece: usize) -> bool {
+        match &self.places {
+            Places::Slots(slots) => slots.is_quarantined(piece),
+            Places::Ring(ring) => ring.is_quarantined(),
+        }
     }
 
     /// Bytes that may never be used again.
     pub fn quarantined_bytes(&self) -> u64 {
-        either!(self, memory => memory.quarantined_bytes())
+        let kept = self.pieces.iter().enumerate().filter(|(index, piece)| piece.memory.is_some() && self.is_quarantined(*index));
+        kept.map(|(_, piece)| piece.bytes).sum()
     }
 
-    /// The place that holds an owner's contents.
-    pub fn find(&self, owner: usize) -> Option<(PlaceKey, Holding)> {
-        either!(self, memory => memory.find(owner))
-    }
-
-    /// Looks for the place to fill next. Changes nothing.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn survey(&self, want: &Want<'_>) -> Result<Claim, Blocked> {
-        either!(self, memory => memory.survey(want))
-    }
-
-    /// Takes a place: what was there is gone. The fences that have not been waited for yet are the caller's: see
-    /// [`StreamMemory::owe`].
-    pub fn commit(&mut self, claim: &Claim) {
-        either!(self, memory => memory.commit(claim));
-    }
-
-    /// Takes fences back that no upload waits for after all.
-    pub fn owe(&mut self, key: PlaceKey, consumers: impl IntoIterator<Item = Consumer>) {
-        either!(self, memory => memory.owe(key, consumers));
-    }
-
-    /// Says what a place now holds.
-    pub fn hold(&mut self, key: PlaceKey, holding: Holding) {
-        either!(self, memory => memory.hold(key, holding));
-    }
-
-    /// Notes that contents uploaded ahead were asked for.
-    pub fn consume(&mut self, key: PlaceKey) {
-        either!(self, memory => memory.consume(key));
-    }
-
-    /// Takes the contents into hand.
-    pub fn guard(&mut self, key: PlaceKey) {
-        either!(self, memory => memory.guard(key));
-    }
-
-    /// Notes work that reads the contents; it replaces earlier work of the same stream.
-    pub fn note_consumer(&mut self, key: PlaceKey, consumer: Consumer) {
-        either!(self, memory => memory.note_consumer(key, consumer));
-    }
-
-    /// Lets the contents go.
-    pub fn unguard(&mut self, key: PlaceKey) {
-        either!(self, memory => memory.unguard(key));
-    }
-
-    /// Forgets a consumer whose completion is proven.
-    pub fn consumer_done(&mut self, keys: &[PlaceKey], event: EventId) {
-        either!(self, memory => memory.consumer_done(keys, event));
-    }
-
-    /// Owners whose contents were uploaded ahead and not asked for.
-    pub fn ahead(&self) -> Vec<usize> {
-        either!(self, memory => memory.ahead())
-    }
-
-    /// Gives up contents uploaded ahead, except where `keep` agrees with the owner; returns the owners. The next
-    /// upload into such a place runs on the same stream, behind the one that filled it.
-    pub fn cancel_ahead(&mut self, keep: impl Fn(usize) -> bool) -> Vec<usize> {
-        either!(self, memory => memory.cancel_ahead(keep))
-    }
-
-    /// Keeps a place out of use for good.
-    pub fn quarantine(&mut self, key: PlaceKey) {
-        either!(self, memory => memory.quarantine(key));
+    /// Forgets work whose completion is proven.
+    pub fn event_done(&mut self, keys: &[crate::plan::PlaceKey], event: EventId) {
+        self.places.consumer_done(keys, |consumer| consumer.event == event);
     }
 
     /// Gives everything back that is not quarantined; every use must have been proven complete.
@@ -192,12 +150,32 @@ impl StreamMemory {
     /// # Errors
     /// The first driver error. What could not be given back stays counted.
     pub fn release(&mut self) -> DriverResult<()> {
-        either!(self, memory => memory.release())
+        let mut first = Ok(());
+        let free: Vec<usize> = (0..self.pieces.len()).filter(|piece| !self.is_quarantined(*piece)).collect();
+        for index in free {
+            let Some(piece) = self.pieces.get_mut(index) else { continue };
+            first = first.and(piece.release(&*self.driver, self.base, &self.book));
+        }
+        first?;
+        if self.reserved_bytes > 0 && self.pieces.iter().all(|piece| piece.memory.is_none()) {
+            self.driver.address_free(self.base, self.reserved_bytes)?;
+            self.reserved_bytes = 0;
+        }
+        Ok(())
     }
 }
 
-/// Replaces the consumer of the same stream: streams run in order, so the later work ends later.
-pub(super) fn replace_consumer(consumers: &mut Vec<Consumer>, consumer: Consumer) {
-    consumers.retain(|other| other.stream != consumer.stream);
-    consumers.push(consumer);
+impl Piece {
+    fn release(&mut self, driver: &dyn Driver, base: DeviceAddress, book: &MappingBook) -> DriverResult<()> {
+        let Some(memory) = self.memory else { return Ok(()) };
+        if self.mirrored {
+            driver.memory_unmap(base.offset(self.offset + self.bytes), self.bytes)?;
+            self.mirrored = false;
+        }
+        let given_back = give_back(driver, base.offset(self.offset), self.bytes, memory, book);
+        if !given_back.as_ref().is_err_and(|failure| failure.still_mapped) {
+            self.memory = None;
+        }
+        given_back.map_err(|failure| failure.error)
+    }
 }

@@ -31,11 +31,12 @@ impl HostScope {
     pub fn time<T>(&self, clock: &dyn Clock, work: impl FnOnce() -> T) -> T {
         let start = clock.now();
         let result = work();
-        self.close(clock, start);
+        self.add(clock, start);
         result
     }
 
-    fn close(&self, clock: &dyn Clock, start: Nanos) {
+    /// Adds one pass through the scope that began at `start` and ends now.
+    pub fn add(&self, clock: &dyn Clock, start: Nanos) {
         self.nanoseconds.add(clock.now().since(start));
         self.calls.add(1);
     }
@@ -43,6 +44,11 @@ impl HostScope {
     /// Seconds spent inside so far.
     pub fn seconds(&self) -> f64 {
         self.nanoseconds.get() as f64 / 1e9
+    }
+
+    /// Nanoseconds spent inside so far.
+    pub fn nanoseconds(&self) -> u64 {
+        self.nanoseconds.get()
     }
 
     /// Times the scope was left so far.

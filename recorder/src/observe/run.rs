@@ -76,7 +76,7 @@ impl RecordRun {
         let name = self.settings.component.as_deref().unwrap_or(component);
         let claimed = claim_dir(&snapshots, name)
             .map_err(|error| Error::io("claim a folder in", &snapshots, std::io::Error::other(error)))?;
-        self.tell(HostEvent { component: Some(component.into()), folder: Some(self.relative(&claimed)), ..event("component") })?;
+        self.tell(&HostEvent { component: Some(component.into()), folder: Some(self.relative(&claimed)), ..event("component") })?;
         Ok(claimed)
     }
 
@@ -122,7 +122,7 @@ impl RecordRun {
                 format!("a phase's name has 1 to {MAX_PHASE_CHARS} characters, none of them a control character; got {name:?}");
             return Err(Error::Settings { variable: "phase", reason });
         }
-        self.tell(HostEvent { phase: Some(name.into()), ..event("phase") })
+        self.tell(&HostEvent { phase: Some(name.into()), ..event("phase") })
     }
 
     /// Adds a report about a component to the run, beside those of other components and processes.
@@ -135,15 +135,15 @@ impl RecordRun {
             return Err(Error::Settings { variable: "component", reason });
         }
         let path = self.write_report(component, report)?;
-        self.tell(HostEvent { component: Some(component.into()), folder: Some(self.relative(&path)), ..event("report") })?;
+        self.tell(&HostEvent { component: Some(component.into()), folder: Some(self.relative(&path)), ..event("report") })?;
         Ok(path)
     }
 
-    fn tell(&self, event: HostEvent) -> Result<()> {
-        append(&self.folder, &event)
+    pub(super) fn tell(&self, event: &HostEvent) -> Result<()> {
+        append(&self.folder, event)
     }
 
-    fn relative(&self, path: &Path) -> String {
+    pub(super) fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 

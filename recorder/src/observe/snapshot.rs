@@ -1,32 +1,48 @@
 //! Reports: one detached reading of a session.
 
+use super::allocation::AllocationRecord;
+use super::source_rows::{SourceRows, source_rows};
 use super::timer::Timing;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::SourceKind;
 use crate::meter::{Counter, HostScope};
-use crate::session::{Inner, Levels, Offload};
+use crate::session::{Inner, Levels, Offload, PassForecast};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
 use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads};
-use ddo_schemas::sections::{CompletionCollection, Setup, Vmm, VmmParts};
-use ddo_schemas::{Report, Seconds, version};
+use ddo_schemas::sections::{CompletionCollection, Setup, Vmm, VmmParts, VmmPass};
+use ddo_schemas::{Nullable, Report, Seconds, version};
 
 /// What a snapshot does beside reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SnapshotOptions<'a> {
     /// Retire uploads and work whose end is proven, before reading. Never waits.
     pub collect_completed: bool,
-    /// A finished timer to attach.
+    /// A timer to attach.
     pub timing: Option<&'a Timing>,
+    /// Wait until the device has passed the last marker of that timer, and for nothing else; needs a timer. For
+    /// diagnosis at the end of a phase, never in a step.
+    pub wait: bool,
+    /// A scope of allocation diagnostics to attach.
+    pub allocation: Option<&'a AllocationRecord>,
 }
 
 impl Offload {
-    /// A detached report of the session: plain values, nothing waited for. Works on a closed session too.
+    /// A detached report of the session: plain values, nothing waited for unless asked to. Works on a closed session
+    /// too.
     ///
     /// # Errors
-    /// The driver's, when asked to collect or to read a timer.
+    /// [`Error::Invalid`] for a wait without a timer, and for a timer or a scope of another session; the driver's, when
+    /// asked to collect, to wait or to read a timer.
+    ///
+    /// # Cost
+    /// With `wait`: until the compute stream has passed the timer's last marker.
     pub fn metrics_snapshot(&self, options: SnapshotOptions<'_>) -> Result<Report> {
+        if options.wait && options.timing.is_none() {
+            return Err(Error::invalid("snapshot options", "wait needs a timer to wait for"));
+        }
+        let timing = options.timing.map(|timing| timing.execution(&self.inner, options.wait)).transpose()?;
         let collection = if options.collect_completed { Some(self.collection()?) } else { None };
-        let timing = options.timing.map(|timing| timing.execution(self.inner.facts.clock)).transpose()?;
+        let allocation_diagnostics = options.allocation.map(|record| record.report(&self.inner)).transpose()?;
         let native_timeline = options.timing.and_then(|timing| timing.timeline(self));
         Ok(Report {
             schema_version: version::REPORT,
@@ -37,13 +53,13 @@ impl Offload {
                 session_id: Some(self.inner.session_id.clone()),
                 observed_monotonic_seconds: Some(Seconds(self.inner.clock.now().seconds())),
                 state: self.inner.state_report.clone(),
-                vmm: Some(vmm(&self.inner, &self.inner.levels())),
+                vmm: Some(Vmm { pass: pass(self), ..vmm(&self.inner, &self.inner.levels()) }),
                 completion_collection: collection,
                 execution_timing: timing,
                 native_timeline,
                 component_ownership: None,
                 execution_auxiliary_ownership: None,
-                allocation_diagnostics: None,
+                allocation_diagnostics,
                 operator_diagnostics: None,
             },
         })
@@ -62,6 +78,7 @@ impl Offload {
 }
 
 fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
+    let SourceRows { ring, source_cache, source_timings, source_events, pressure, bridge } = source_rows(inner);
     Vmm {
         reserved_bytes: Some(levels.arena.virtual_bytes),
         resident_bytes: Some(levels.arena.resident_bytes),
@@ -76,20 +93,26 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         sources: sources(inner, levels),
         tickets: tickets(inner, levels),
         transport: transport(inner),
+        bridge,
+        ring,
+        source_cache,
+        source_timings,
+        source_events,
+        pressure,
         parts: if levels.slots.is_none() { parts(inner, levels) } else { VmmParts::default() },
         ..Vmm::default()
     }
 }
 
-fn count(counter: &Counter) -> Option<u64> {
+pub(super) fn count(counter: &Counter) -> Option<u64> {
     Some(counter.get())
 }
 
-fn seconds(scope: &HostScope) -> Option<Seconds> {
+pub(super) fn seconds(scope: &HostScope) -> Option<Seconds> {
     Some(Seconds(scope.seconds()))
 }
 
-fn calls(scope: &HostScope) -> Option<u64> {
+pub(super) fn calls(scope: &HostScope) -> Option<u64> {
     Some(scope.calls())
 }
 
@@ -157,11 +180,12 @@ fn look_ahead(inner: &Inner, levels: &Levels) -> LookAhead {
 
 fn sources(inner: &Inner, levels: &Levels) -> Sources {
     let counters = &inner.counters;
-    let mapped = inner.sources.kind() == SourceKind::Mapped;
+    let kind = inner.sources.kind();
+    let mapped = kind == SourceKind::Mapped;
     let file_bytes = counters.file_upload_bytes.get();
     let memory_bytes = counters.upload_bytes.get() - file_bytes;
-    let cpu_dma = if mapped { memory_bytes } else { counters.upload_bytes.get() };
-    let cpu_source = !mapped || inner.bindings.memory > 0;
+    let cpu_dma = if kind == SourceKind::Cpu { counters.upload_bytes.get() } else { memory_bytes };
+    let cpu_source = kind == SourceKind::Cpu || inner.bindings.memory > 0;
     Sources {
         fast_file_backed_bindings: Some(inner.bindings.file),
         fast_file_backed_bytes: Some(inner.bindings.file_bytes),
@@ -196,7 +220,24 @@ fn transport(inner: &Inner) -> Transport {
         fast_native_transport_batch_transport_create_calls: calls(&inner.counters.transport_create),
         fast_native_transport_batch_transport_submit_seconds: seconds(&inner.counters.transport_submit),
         fast_native_transport_batch_transport_submit_calls: calls(&inner.counters.transport_submit),
-        ..Transport::default()
+        fast_native_transport_source_prepare_seconds: inner.supply.as_ref().and(seconds(&inner.counters.source_prepare)),
+        fast_native_transport_source_prepare_calls: inner.supply.as_ref().and(calls(&inner.counters.source_prepare)),
+    }
+}
+
+/// The rows of the forecast: there from the start where a pass is to be measured.
+fn pass(offload: &Offload) -> VmmPass {
+    if !offload.inner.rules.learns {
+        return VmmPass::default();
+    }
+    let forecast = offload.pass_forecast();
+    let seconds = |of: fn(&PassForecast) -> Option<f64>| Some(Nullable(forecast.as_ref().and_then(of).map(Seconds)));
+    VmmPass {
+        fast_pass_work_seconds: seconds(|forecast| Some(forecast.work_seconds)),
+        fast_pass_link_bytes_per_second: Some(Nullable(forecast.map(|forecast| forecast.link_bytes_per_second))),
+        fast_pass_must_stream_bytes: Some(offload.must_stream_bytes()),
+        fast_pass_floor_seconds: seconds(|forecast| Some(forecast.floor_seconds)),
+        fast_pass_predicted_step_seconds: seconds(|forecast| forecast.step_seconds),
     }
 }
 

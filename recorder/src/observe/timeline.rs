@@ -1,7 +1,8 @@
 //! The native timeline: a fixed number of event pairs, each used for one window.
 
 use super::windows;
-use crate::driver::{DeviceFacts, Driver, DriverResult, EventId, StreamId};
+use crate::driver::{DeviceFacts, Driver, DriverResult, EventId, MarkerClaim, MarkersBusy, StreamId};
+use crate::error::{Error, Result};
 use crate::meter::Clock;
 use crate::session::MarkToken;
 use ddo_schemas::timeline::{END_MARKER, NativeTimeline, Sample, SampleKind, SampleStatus};
@@ -42,9 +43,11 @@ struct Slots {
     failures: u64,
     sealed: bool,
     epoch_released: bool,
-    /// Marker events that could not be given back.
-    unreturned: u64,
+    /// Marker events that could not be given back yet.
+    unreturned: Vec<EventId>,
     resolution: Option<f64>,
+    /// The right to mark the context, until every marker has been given back.
+    claim: Option<MarkerClaim>,
 }
 
 /// One timeline, from opening to release.
@@ -59,9 +62,20 @@ pub(super) struct Timeline {
     slots: Mutex<Slots>,
 }
 
-/// Destroys all events, whatever fails on the way; how many failed.
-fn release(driver: &dyn Driver, events: impl IntoIterator<Item = EventId>) -> u64 {
-    events.into_iter().map(|event| u64::from(driver.event_destroy(event).is_err())).sum()
+/// Destroys all events, whatever fails on the way; those that failed.
+fn release(driver: &dyn Driver, events: impl IntoIterator<Item = EventId>) -> Vec<EventId> {
+    events.into_iter().filter(|event| driver.event_destroy(*event).is_err()).collect()
+}
+
+/// The refusal of a context that somebody else marks.
+fn refusal(busy: MarkersBusy) -> Error {
+    match busy {
+        MarkersBusy::Live => Error::refused("timeline_in_use", "native timelines of one context at a time", 2, 1, "timelines"),
+        MarkersBusy::Abandoned(left) => {
+            let what = "markers of an earlier timeline that the device has not passed";
+            Error::refused("timeline_retained", what, left, 0, "markers")
+        }
+    }
 }
 
 impl Timeline {
@@ -72,24 +86,27 @@ impl Timeline {
         clock: &dyn Clock,
         capacity: u64,
         stream: StreamId,
-    ) -> DriverResult<Timeline> {
+    ) -> Result<Timeline> {
+        let claim = MarkerClaim::new(&facts).map_err(refusal)?;
         let mut created = Vec::new();
         let made = (0..capacity * 2 + 1).try_for_each(|_| driver.event_create(true).map(|event| created.push(event)));
         let epoch = created.pop();
         let (Ok(()), Some(epoch)) = (made.clone(), epoch) else {
-            release(&*driver, created.into_iter().chain(epoch));
-            return Err(made.err().unwrap_or_else(unreachable_event));
+            let kept = release(&*driver, created.into_iter().chain(epoch));
+            claim.abandon(driver, kept);
+            return Err(made.err().unwrap_or_else(unreachable_event).into());
         };
         let before = clock.now().seconds();
         let recorded = driver.event_record(epoch, stream);
         let after = clock.now().seconds();
         if let Err(error) = recorded {
-            release(&*driver, created.into_iter().chain([epoch]));
-            return Err(error);
+            let kept = release(&*driver, created.into_iter().chain([epoch]));
+            claim.abandon(driver, kept);
+            return Err(error.into());
         }
         let (begins, ends) = created.split_at(capacity as usize);
         let unused = begins.iter().copied().zip(ends.iter().copied()).rev().collect();
-        let slots = Mutex::new(Slots { unused, ..Slots::default() });
+        let slots = Mutex::new(Slots { unused, claim: Some(claim), ..Slots::default() });
         let timeline = Timeline { driver, facts, capacity, epoch, epoch_host: (before, after), stream, slots };
         timeline.mark(0);
         Ok(timeline)
@@ -153,7 +170,7 @@ impl Timeline {
                     *resolution = Some(resolution.map_or(step, |known| known.max(step)));
                     window.progress = Progress::Resolved { start, end: end_time };
                     window.events = None;
-                    *unreturned += release(&*self.driver, [begin, end]);
+                    unreturned.extend(release(&*self.driver, [begin, end]));
                 }
                 Ok(Some(_)) | Err(_) => window.progress = Progress::Failed,
             }
@@ -169,21 +186,45 @@ impl Timeline {
         Ok(Some((start.seconds, end.seconds, end.resolution_seconds)))
     }
 
-    /// After sealing: gives back what no window needs any more. True when nothing is left.
+    /// After sealing: gives back what no window needs any more. True when nothing is left, and the context is free.
+    /// Markers of pending and of failed windows are retained.
     fn clean_up(&self, slots: &mut Slots) -> bool {
         let unused = std::mem::take(&mut slots.unused);
-        slots.unreturned += release(&*self.driver, unused.into_iter().flat_map(|(begin, end)| [begin, end]));
-        for window in slots.windows.iter_mut().filter(|window| window.progress == Progress::Failed) {
-            // A marker that failed is never asked again; the device lets go of it once it has passed it.
-            let events = window.events.take();
-            slots.unreturned += release(&*self.driver, events.into_iter().flat_map(|(begin, end)| [begin, end]));
-        }
+        let again = std::mem::take(&mut slots.unreturned);
+        let idle = again.into_iter().chain(unused.into_iter().flat_map(|(begin, end)| [begin, end]));
+        slots.unreturned = release(&*self.driver, idle);
         let retained = slots.windows.iter().any(|window| window.events.is_some());
         if !retained && !slots.epoch_released {
             slots.epoch_released = true;
-            slots.unreturned += release(&*self.driver, [self.epoch]);
+            slots.unreturned.extend(release(&*self.driver, [self.epoch]));
         }
-        !retained && slots.unreturned == 0
+        let released = !retained && slots.unreturned.is_empty();
+        if released {
+            slots.claim = None;
+        }
+        released
+    }
+
+    /// The markers that an owner who goes leaves behind: those in flight, and those that could not be given back.
+    fn leave(&self, slots: &mut Slots) -> Vec<EventId> {
+        self.resolve(slots);
+        if self.clean_up(slots) {
+            return Vec::new();
+        }
+        let mut left = std::mem::take(&mut slots.unreturned);
+        for window in &mut slots.windows {
+            let events = window.events.take().into_iter().flat_map(|(begin, end)| [begin, end]);
+            if window.progress == Progress::Failed {
+                // A marker that failed is never asked again; the device lets go of it once it has passed it.
+                left.extend(release(&*self.driver, events));
+            } else {
+                left.extend(events);
+            }
+        }
+        if !slots.epoch_released {
+            left.extend(release(&*self.driver, [self.epoch]));
+        }
+        left
     }
 
     /// The report. Never waits.
@@ -247,11 +288,12 @@ fn sample(index: usize, window: &Window) -> Sample {
 }
 
 impl Drop for Timeline {
-    /// Gives back what is done; events in flight are left to the device.
+    /// Gives back what is done; markers in flight keep the context taken until the device has passed them.
     fn drop(&mut self) {
         let mut slots = std::mem::take(&mut *self.lock());
-        self.resolve(&mut slots);
-        slots.sealed = true;
-        let _ = self.clean_up(&mut slots);
+        let left = self.leave(&mut slots);
+        if let Some(claim) = slots.claim.take() {
+            claim.abandon(Arc::clone(&self.driver), left);
+        }
     }
 }

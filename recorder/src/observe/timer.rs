@@ -3,8 +3,9 @@
 use super::timeline::Timeline;
 use crate::driver::{Driver, DriverError, DriverResult, EventId, StreamId};
 use crate::error::{Error, Result};
-use crate::session::{Inner, MarkToken, Marks, Offload};
-use ddo_schemas::sections::ExecutionTiming;
+use crate::meter::{Clock, HostScope};
+use crate::session::{Inner, MarkToken, Marks, Offload, StepToken};
+use ddo_schemas::sections::{ExecutionTiming, StepWait};
 use ddo_schemas::settings::{DEFAULT_TIMELINE_CAPACITY, MAX_TIMELINE_CAPACITY};
 use ddo_schemas::timeline::{NativeTimeline, SampleKind};
 use ddo_schemas::{Seconds, version};
@@ -19,11 +20,19 @@ pub struct TimerOptions {
     pub native_units: bool,
     /// Windows that fit, 1 to 8192.
     pub native_capacity: u64,
+    /// Whether the host waits for the compute stream at the end of every step, to see what another rhythm changes; needs
+    /// `native_units`. Such a run is not a benchmark.
+    pub diagnostic_step_wait: bool,
 }
 
 impl Default for TimerOptions {
     fn default() -> TimerOptions {
-        TimerOptions { enabled: false, native_units: false, native_capacity: DEFAULT_TIMELINE_CAPACITY }
+        TimerOptions {
+            enabled: false,
+            native_units: false,
+            native_capacity: DEFAULT_TIMELINE_CAPACITY,
+            diagnostic_step_wait: false,
+        }
     }
 }
 
@@ -49,11 +58,15 @@ struct Markers {
 /// One timed phase, shared by the running timer, the session's marks and the finished timing.
 #[derive(Debug)]
 struct Phase {
+    session_id: String,
     driver: Arc<dyn Driver>,
+    host_clock: Arc<dyn Clock>,
     clock: &'static str,
     stream: StreamId,
     markers: Mutex<Markers>,
     timeline: Option<Timeline>,
+    /// Waits at step boundaries, where they were asked for.
+    step_wait: Option<HostScope>,
 }
 
 impl Phase {
@@ -69,13 +82,31 @@ impl Phase {
         }
     }
 
-    fn mark(&self) {
-        let recorded = self.record();
-        let mut markers = self.lock();
-        match recorded {
-            Ok(event) => markers.events.push(event),
-            Err(error) => markers.error = markers.error.take().or(Some(error)),
+    fn mark(&self) -> Option<EventId> {
+        match self.record() {
+            Ok(event) => {
+                self.lock().events.push(event);
+                Some(event)
+            }
+            Err(error) => {
+                self.note(error);
+                None
+            }
         }
+    }
+
+    /// Keeps the first failure for the end of the phase.
+    fn note(&self, error: DriverError) {
+        let mut markers = self.lock();
+        markers.error = markers.error.take().or(Some(error));
+    }
+
+    /// Blocks until the last marker of a finished phase has been passed; nothing else is waited for.
+    fn wait(&self) -> DriverResult<()> {
+        let markers = self.lock();
+        let last = markers.events.last().copied().filter(|_| markers.finished && markers.measured.is_none());
+        drop(markers);
+        last.map_or(Ok(()), |event| self.driver.event_synchronize(event))
     }
 
     /// Marked steps.
@@ -106,6 +137,13 @@ impl Phase {
         self.measure(&mut markers)?;
         let mut timing = base(self.clock, "not_finished");
         timing.failed = markers.failed;
+        timing.diagnostic_step_wait = self.step_wait.as_ref().map(|waits| StepWait {
+            enabled: Some(true),
+            scope: Some("compute_boundary_event_host_wait".into()),
+            calls: Some(waits.calls()),
+            host_seconds: Some(Seconds(waits.seconds())),
+            benchmark_eligible: Some(false),
+        });
         if let Some(measured) = &markers.measured {
             let seconds: Vec<Seconds> = measured.steps.iter().copied().map(Seconds).collect();
             let warm = measured.steps.get(1..).filter(|warm| !warm.is_empty());
@@ -154,10 +192,18 @@ impl Marks for Phase {
         }
     }
 
-    fn step(&self) {
-        self.mark();
+    fn step(&self) -> Option<StepToken> {
+        let marked = self.mark();
         if let Some(timeline) = &self.timeline {
             timeline.mark(Phase::step_count(&self.lock()));
+        }
+        marked.filter(|_| self.step_wait.is_some()).map(StepToken)
+    }
+
+    fn wait(&self, step: StepToken) {
+        let Some(waits) = &self.step_wait else { return };
+        if let Err(error) = waits.time(&*self.host_clock, || self.driver.event_synchronize(step.0)) {
+            self.note(error);
         }
     }
 }
@@ -184,11 +230,14 @@ impl Offload {
     /// Starts timing a phase on the compute stream. Disabled, it makes no driver call.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for native units without timing or a capacity outside its limits; a refusal while another
-    /// timer runs; the driver's errors.
+    /// [`Error::Invalid`] for a switch without the one that it depends on or a capacity outside its limits; a refusal
+    /// while another timer runs, or while the markers of another timeline keep the context; the driver's errors.
     pub fn execution_timer(&self, options: TimerOptions) -> Result<ExecutionTimer> {
         if options.native_units && !options.enabled {
             return Err(Error::invalid("timer options", "native units need timing; enable both"));
+        }
+        if options.diagnostic_step_wait && !options.native_units {
+            return Err(Error::invalid("timer options", "diagnostic_step_wait needs native_units; enable both"));
         }
         if !options.enabled {
             return Ok(ExecutionTimer { inner: Arc::clone(&self.inner), phase: None });
@@ -208,7 +257,16 @@ impl Offload {
         } else {
             None
         };
-        let phase = Phase { driver, clock: inner.facts.clock, stream: inner.compute, markers: Mutex::default(), timeline };
+        let phase = Phase {
+            session_id: inner.session_id.clone(),
+            driver,
+            host_clock: Arc::clone(&inner.clock),
+            clock: inner.facts.clock,
+            stream: inner.compute,
+            markers: Mutex::default(),
+            timeline,
+            step_wait: options.diagnostic_step_wait.then(HostScope::default),
+        };
         let start = phase.record()?;
         phase.lock().events.push(start);
         let phase = Arc::new(phase);
@@ -221,6 +279,11 @@ impl Offload {
 }
 
 impl ExecutionTimer {
+    /// The timing as it stands; a snapshot with it says `not_finished` until the end.
+    pub fn timing(&self) -> Timing {
+        Timing { phase: self.phase.clone() }
+    }
+
     /// The event that the native timeline's times count from, for tools that align another clock with it. It stays until the
     /// timer is finished and every window is resolved.
     pub fn timeline_epoch(&self) -> Option<EventId> {
@@ -246,10 +309,11 @@ impl ExecutionTimer {
     fn end(mut self, failed: bool) -> Result<Timing> {
         let Some(phase) = self.phase.take() else { return Ok(Timing { phase: None }) };
         self.inner.marks.remove();
-        phase.mark();
+        // The timer's last marker lies behind the timeline's, so that who waits for it has waited for both.
         if let Some(timeline) = &phase.timeline {
             timeline.seal();
         }
+        phase.mark();
         let mut markers = phase.lock();
         markers.finished = true;
         markers.failed = failed;
@@ -277,11 +341,19 @@ pub struct Timing {
 }
 
 impl Timing {
-    pub(super) fn execution(&self, clock: &str) -> Result<ExecutionTiming> {
-        match &self.phase {
-            Some(phase) => phase.timing(),
-            None => Ok(base(clock, "disabled")),
+    /// The intervals; with `wait`, those of a finished phase after its last marker has been passed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the timing belongs to another session; the driver's.
+    pub(super) fn execution(&self, inner: &Inner, wait: bool) -> Result<ExecutionTiming> {
+        let Some(phase) = &self.phase else { return Ok(base(inner.facts.clock, "disabled")) };
+        if phase.session_id != inner.session_id {
+            return Err(Error::invalid("timing", "it belongs to another session"));
         }
+        if wait {
+            phase.wait()?;
+        }
+        phase.timing()
     }
 
     pub(super) fn timeline(&self, offload: &Offload) -> Option<NativeTimeline> {

@@ -62,6 +62,11 @@ impl PassOrder {
         self.learned.get((self.current.len() + later) % length).copied()
     }
 
+    /// The part that was asked for last in this pass.
+    pub fn latest(&self) -> Option<usize> {
+        self.current.last().copied()
+    }
+
     /// Passes that taught an order.
     pub fn passes(&self) -> u64 {
         self.passes

@@ -1,7 +1,7 @@
 //! What the parts of a unit come to: reports count units, stream memory moves parts.
 
 use super::state::{Inner, State};
-use crate::memory::Holding;
+use crate::plan::Holding;
 
 /// The account of one unit.
 #[derive(Debug, Default)]

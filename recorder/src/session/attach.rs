@@ -2,25 +2,25 @@
 
 use super::Counters;
 use super::component::Component;
-use super::marks::MarksSlot;
-use super::planning::{Placement, Planned, StreamShape, part_plans, plan, unit_infos, unit_plans};
+use super::planning::{Placement, Planned, part_plans, plan, unit_infos, unit_plans};
 use super::ranges::RangesSlot;
 use super::rows::{configuration, state_report};
+use super::slot::Slot;
 use super::state::{Bindings, Inner, Offload, State, StreamRules};
-use crate::config::{LaunchScope, OffloadConfig, SourceChoice};
-use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId};
+use super::supply::{SourcePlan, open_supply, source_plan};
+use crate::config::{LaunchScope, OffloadConfig};
+use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId, Timed};
 use crate::error::{Error, Result};
 use crate::limits::MAX_AHEAD_PARTS;
-use crate::memory::{
-    Arena, Checkpoint, HostTensor, MappingBook, Registrations, SlotPool, SourceKind, Sources, StreamMemory, StreamRing,
-};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory};
+use crate::plan::StreamPlan;
 use crate::plan::{ParameterSource, Units};
 use crate::transfer::EventPool;
 use ddo_schemas::sections::SetupAction;
 use ddo_schemas::{Gib, Seconds};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Attaches a component to a device.
 ///
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 /// everything taken was given back; I/O errors with their path.
 pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Offload> {
     let clock = Arc::clone(&config.clock);
-    let driver = Arc::clone(&config.driver);
+    let driver: Arc<dyn Driver> = Timed::sharing(Arc::clone(&config.driver), Arc::clone(&clock), Arc::clone(&config.call_meter));
     let facts = driver.facts();
     let mut setup = BTreeMap::new();
     let mut action = |name: &str, from: crate::meter::Nanos, bytes: u64| {
@@ -39,21 +39,27 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
 
     let start = clock.now();
     let planned = plan(&component, &config, &facts)?;
+    let source = source_plan(&component, &config)?;
     let parts = part_plans(&planned);
     let units = unit_plans(&planned, &parts);
     action("vmm_fast_plan_metadata", start, 0);
 
     let start = clock.now();
-    let sources = open_sources(&component, &planned.units, config.source)?;
+    let sources = open_sources(&component, &planned.units, source.kind)?;
     let host = host_tensors(&component, &planned.units)?;
     let (compute, upload) = create_streams(&*driver)?;
+    let end_streams = || {
+        let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
+    };
+    let supply = open_supply(&component, &config, source, &parts, upload).inspect_err(|_| end_streams())?;
     action("vmm_fast_native_resources", start, 0);
 
     let start = clock.now();
     let book = Arc::new(MappingBook::default());
     let memory = map_memory(&driver, &book, &planned, facts.page_bytes);
     let (arena, stream) = memory.inspect_err(|_| {
-        let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
+        let _ = supply.as_ref().map(|supply| super::supply::lock(supply).release());
+        end_streams();
     })?;
     action("vmm_fast_attach_native_model_arena", start, planned.managed_bytes);
 
@@ -67,7 +73,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
 
     let events = EventPool::new(Arc::clone(&driver));
     let state = State::new(arena, stream, events, registrations, units.len(), parts.len());
-    let rules = stream_rules(&config, planned.placement.stream);
+    let rules = stream_rules(&config, planned.placement.stream, &source);
     let inner = Inner {
         name: component.name.clone(),
         session_id: format!("{:016x}", fastrand::u64(..)),
@@ -79,7 +85,10 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         counters: Counters::default(),
         failures: Arc::new(JobFailures::default()),
         book,
-        marks: MarksSlot::default(),
+        forecast: OnceLock::new(),
+        marks: Slot::default(),
+        steps: Slot::default(),
+        call_meter: config.call_meter,
         ranges: RangesSlot::default(),
         state: Mutex::new(state),
         clock: config.clock,
@@ -91,6 +100,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         parts,
         rules,
         sources,
+        supply,
         host,
     };
     Ok(Offload { inner: Arc::new(inner) })
@@ -108,15 +118,7 @@ fn managed_ranges(checkpoint: &Checkpoint, units: &Units) -> Vec<Range<u64>> {
     ranges
 }
 
-fn open_sources(component: &Component, units: &Units, choice: SourceChoice) -> Result<Sources> {
-    let kind = match (choice, &component.checkpoint) {
-        (SourceChoice::Mapped, None) => {
-            let reason = "the component's tensors lie in host memory, not in a file".to_string();
-            return Err(Error::Unsupported { what: "source \"mapped\"".into(), reason });
-        }
-        (SourceChoice::Cpu, _) | (SourceChoice::Auto, None) => SourceKind::Cpu,
-        (SourceChoice::Mapped | SourceChoice::Auto, Some(_)) => SourceKind::Mapped,
-    };
+fn open_sources(component: &Component, units: &Units, kind: SourceKind) -> Result<Sources> {
     let ranges = component.checkpoint.as_ref().map(|checkpoint| managed_ranges(checkpoint, units)).unwrap_or_default();
     Sources::open(component.checkpoint.as_ref(), &ranges, component.tensors.clone(), kind)
 }
@@ -166,8 +168,8 @@ fn map_memory(
     let Placement { layout, arena_ceiling_bytes, stream, .. } = &planned.placement;
     let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), layout.arena_bytes, page_bytes, *arena_ceiling_bytes)?;
     let stream = match *stream {
-        StreamShape::Slots { count, bytes } => SlotPool::map(Arc::clone(driver), book, count, bytes).map(StreamMemory::Slots),
-        StreamShape::Ring { bytes } => StreamRing::map(Arc::clone(driver), book, bytes).map(StreamMemory::Ring),
+        StreamPlan::Slots { count, bytes } => StreamMemory::slots(Arc::clone(driver), book, count, bytes),
+        StreamPlan::Ring { bytes } => StreamMemory::ring(Arc::clone(driver), book, bytes),
     };
     match stream {
         Ok(stream) => Ok((arena, stream)),
@@ -180,13 +182,20 @@ fn map_memory(
 }
 
 /// How stream memory is used: slots are few and known, a ring takes what fits.
-fn stream_rules(config: &OffloadConfig, stream: StreamShape) -> StreamRules {
+fn stream_rules(config: &OffloadConfig, stream: StreamPlan, source: &SourcePlan) -> StreamRules {
     let (depth, by_part) = match stream {
-        StreamShape::Slots { count, .. } => (count.saturating_sub(1), false),
-        StreamShape::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
-        StreamShape::Ring { .. } => (0, config.launches == LaunchScope::Parts),
+        StreamPlan::Slots { count, .. } => (count.saturating_sub(1), false),
+        StreamPlan::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
+        StreamPlan::Ring { .. } => (0, config.launches == LaunchScope::Parts),
     };
-    StreamRules { depth: if config.look_ahead { depth } else { 0 }, by_part, least_stage_bytes: config.part_bytes }
+    let depth = if config.look_ahead { depth } else { 0 };
+    StreamRules {
+        depth,
+        by_part,
+        least_stage_bytes: config.part_bytes,
+        learns: config.measure && depth > 0,
+        read_ahead_bytes: source.read_ahead_bytes(),
+    }
 }
 
 fn bindings(units: &Units) -> Bindings {

@@ -1,6 +1,7 @@
 //! The session's books, checked: what must hold after every operation.
 
 use super::state::{Inner, Offload, State};
+use super::supply::lock;
 use crate::driver::EventId;
 use std::collections::BTreeSet;
 
@@ -31,6 +32,7 @@ impl Offload {
         check(total <= ceiling, &|| format!("weights occupy {total} bytes, the ceiling is {ceiling}"));
         self.inner.audit_units(&state, &mut check);
         self.inner.audit_parts(&state, &mut check);
+        broken.extend(self.inner.supply.iter().flat_map(|supply| lock(supply).audit()));
         broken
     }
 }

@@ -1,7 +1,8 @@
 //! Closing: completion proof, unmap, release, addresses, events, streams - in this order, written here once.
 
 use super::state::{Inner, Offload, State};
-use crate::driver::{DriverResult, EventId};
+use super::supply::lock;
+use crate::driver::{DriverResult, EventId, collect_abandoned};
 use crate::error::{Error, Result};
 use crate::limits::MAX_WAIT_SECONDS;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ impl Offload {
         let proven = drained.and_then(|drained| {
             state.reap(&*inner.driver, true).map(|_| drained && state.tickets.live() == 0 && state.running.is_empty())
         });
+        if !matches!(proven, Ok(true)) {
+            inner.supply.iter().for_each(|supply| lock(supply).stop());
+        }
         match proven {
             Ok(true) => inner.give_back(&mut state, &mut report),
             Ok(false) => report.errors.push(format!("work is still in flight after {:.3} s", start.elapsed().as_secs_f64())),
@@ -100,13 +104,20 @@ impl Inner {
     }
 
     fn give_back(&self, state: &mut State, report: &mut CloseReport) {
+        self.give_up_learning(state);
         let mut keep = |result: DriverResult<()>| report.errors.extend(result.err().map(|error| error.to_string()));
         keep(state.stream.release());
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
+        keep(self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release()));
         keep(state.registrations.release());
+        for event in std::mem::take(&mut state.leftover_events) {
+            keep(self.driver.event_destroy(event));
+        }
         keep(state.events.close());
+        // Both streams have run dry: what an abandoned timeline left there has been passed.
+        collect_abandoned(&self.facts);
         keep(self.driver.stream_destroy(self.upload));
         keep(self.driver.stream_destroy(self.compute));
     }
@@ -121,8 +132,9 @@ impl Drop for Inner {
         }
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {
-            let _ =
-                state.stream.release().and(state.arena.release()).and(state.registrations.release()).and(state.events.close());
+            let supply = self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release());
+            let memory = state.stream.release().and(state.arena.release()).and(state.registrations.release());
+            let _ = supply.and(memory).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.
         if idle {

@@ -82,6 +82,11 @@ impl Component {
         &self.name
     }
 
+    /// Retained storage that holds all files of its checkpoint, in whole segments; zero without one.
+    pub fn retained_bytes(&self) -> u64 {
+        self.checkpoint.as_ref().map_or(0, Checkpoint::retained_bytes)
+    }
+
     /// The tree.
     pub fn root(&self) -> &Module {
         &self.root

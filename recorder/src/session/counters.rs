@@ -34,4 +34,22 @@ pub(crate) struct Counters {
     pub(crate) transport_prepare: HostScope,
     pub(crate) transport_create: HostScope,
     pub(crate) transport_submit: HostScope,
+    pub(crate) source_prepare: HostScope,
+    pub(crate) bridge: Bridge,
+    pub(crate) source_submissions: Counter,
+}
+
+/// Host scopes between the session and the supply of source bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Bridge {
+    pub(crate) create_total: HostScope,
+    pub(crate) create_call: HostScope,
+    pub(crate) source_prepare_total: HostScope,
+    pub(crate) submit_total: HostScope,
+    pub(crate) submit_lock_wait: HostScope,
+    pub(crate) submit_prepare: HostScope,
+    pub(crate) submit_call: HostScope,
+    pub(crate) submit_result: HostScope,
+    /// The supply's own time of a submission.
+    pub(crate) native_submit: HostScope,
 }

@@ -5,7 +5,8 @@ use super::state::{Inner, Offload, Running, State};
 use super::unit::{Hand, UnitGuard};
 use crate::driver::{Grant, Job, Launch, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Consumer, StreamMemory};
+use crate::memory::Consumer;
+use crate::plan::Places;
 use ddo_schemas::timeline::SampleKind;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Offload {
 impl Inner {
     fn launch(&self, state: &mut State, stream: StreamId, guard: &UnitGuard, job: Job) -> Result<()> {
         let mut hand = guard.hand();
-        let classic = matches!(state.stream, StreamMemory::Slots(_));
+        let classic = matches!(*state.stream, Places::Slots(_));
         let open = |hand: &mut Hand| {
             if !std::mem::replace(&mut hand.launched, true) {
                 hand.window = OpenWindow::open(&self.marks, SampleKind::ExecutionUnitWindow, guard.unit, stream);
@@ -70,7 +71,10 @@ impl Inner {
         let name = Arc::clone(&self.plan(guard.unit)?.name);
         let event = state.events.take()?;
         let launch = Launch { job, grants, unit: name, failures: Arc::clone(&self.failures) };
-        if let Err(error) = self.driver.launch(stream, launch) {
+        let begun = self.begin_span(state, stream);
+        let launched = self.driver.launch(stream, launch);
+        self.end_work(state, begun, guard.unit);
+        if let Err(error) = launched {
             state.events.give(event)?;
             return Err(error.into());
         }

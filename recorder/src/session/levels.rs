@@ -1,7 +1,8 @@
 //! One consistent reading of a session for its observers.
 
 use super::state::Inner;
-use crate::memory::{ArenaLevels, StreamMemory};
+use crate::memory::ArenaLevels;
+use crate::plan::Places;
 use crate::transfer::EventLevels;
 
 /// Gauges and limits, read under the session's lock.
@@ -42,9 +43,9 @@ impl Inner {
         Levels {
             arena: state.arena.levels(),
             events: state.events.levels(),
-            slots: match &state.stream {
-                StreamMemory::Slots(slots) => Some((slots.count(), slots.slot_bytes())),
-                StreamMemory::Ring(_) => None,
+            slots: match &*state.stream {
+                Places::Slots(slots) => Some((slots.count(), slots.slot_bytes())),
+                Places::Ring(_) => None,
             },
             stream_bytes: state.stream.capacity_bytes(),
             stream_resident_bytes: state.stream.resident_bytes(),

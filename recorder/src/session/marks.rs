@@ -1,7 +1,7 @@
-//! The one thing that the hot path knows of observers: somebody may want to mark windows on a stream.
+//! What the hot path knows of observers: somebody may want to mark windows on a stream, or count steps.
 
 use super::slot::Slot;
-use crate::driver::StreamId;
+use crate::driver::{EventId, StreamId};
 use ddo_schemas::timeline::SampleKind;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,15 +16,28 @@ pub trait Marks: Send + Sync + Debug {
     fn begin(&self, kind: SampleKind, unit: u64, bytes: Option<u64>, stream: StreamId) -> Option<MarkToken>;
     /// Marks the end of a window.
     fn end(&self, token: MarkToken, stream: StreamId);
-    /// Marks the end of a step.
+    /// Marks the end of a step. A token asks the host to wait for the marker before it goes on.
+    fn step(&self) -> Option<StepToken>;
+    /// Waits until the device has passed a step's marker.
+    fn wait(&self, step: StepToken);
+}
+
+/// The marker at the end of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepToken(pub EventId);
+
+/// An observer of steps alone, on the host's side: it calls no driver.
+pub trait StepMarks: Send + Sync + Debug {
+    /// A step has been submitted.
     fn step(&self);
 }
 
 pub(crate) type MarksSlot = Slot<dyn Marks>;
+pub(crate) type StepsSlot = Slot<dyn StepMarks>;
 
 /// Runs `work` inside a window when somebody observes.
 pub(crate) fn window<T>(
-    marks: &MarksSlot,
+    marks: &Slot<dyn Marks>,
     kind: SampleKind,
     unit: usize,
     bytes: Option<u64>,
@@ -50,7 +63,7 @@ pub(crate) struct OpenWindow {
 
 impl OpenWindow {
     /// Opens a window; `None` when nobody observes or there is no room.
-    pub(crate) fn open(marks: &MarksSlot, kind: SampleKind, unit: usize, stream: StreamId) -> Option<OpenWindow> {
+    pub(crate) fn open(marks: &Slot<dyn Marks>, kind: SampleKind, unit: usize, stream: StreamId) -> Option<OpenWindow> {
         let marks = marks.get()?;
         let token = marks.begin(kind, unit as u64, None, stream)?;
         Some(OpenWindow { marks, token, stream })

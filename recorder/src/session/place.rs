@@ -4,8 +4,8 @@ use super::state::{Inner, State};
 use super::upload::Destination;
 use crate::driver::DriverErrorKind;
 use crate::error::{Admission, Error, Result};
-use crate::memory::{PlaceKey, StreamMemory, Want};
-use crate::plan::Arrival;
+use crate::memory::StreamMemory;
+use crate::plan::{Arrival, PlaceKey, Places, Want};
 use std::ops::Range;
 
 /// A part in hand.
@@ -34,7 +34,7 @@ impl Inner {
             held.clear();
             let streamed = |part: &usize| self.parts.get(*part).is_some_and(|plan| !plan.resident);
             self.cancel_ahead(state, None);
-            if let StreamMemory::Ring(ring) = &mut state.stream {
+            if let Places::Ring(ring) = &mut *state.stream {
                 ring.start_over(parts.clone().filter(streamed));
                 self.counters.ring_restarts.add(1);
             }
@@ -86,7 +86,8 @@ impl Inner {
             self.counters.signature_hits.add(plan.batch.len() as u64);
             return Ok(());
         }
-        match state.arena.fault(plan.arena_start..plan.arena_start + plan.span_bytes) {
+        let range = plan.arena_start..plan.arena_start + plan.span_bytes;
+        match self.call_meter.fault_range(&*self.clock, || state.arena.fault(range)) {
             Ok(Admission::Granted) => {}
             Ok(Admission::Refused(refusal)) => {
                 self.counters.fault_failures.add(1);
@@ -107,6 +108,7 @@ impl Inner {
             residence.in_arena = true;
         }
         self.note_resident(state, part);
+        self.read_ahead(state);
         Ok(())
     }
 
@@ -139,12 +141,12 @@ const RING_IN_HAND: &str = "stream_ring_in_hand";
 
 /// The refusal when what is in hand leaves no place.
 fn in_hand(stream: &StreamMemory, bytes: u64) -> Error {
-    match stream {
-        StreamMemory::Slots(slots) => {
+    match &**stream {
+        Places::Slots(slots) => {
             let (got, limit) = (slots.count() + 1, slots.count());
             Error::refused("execution_slots_in_hand", "streamed units in hand at the same time", got, limit, "units")
         }
-        StreamMemory::Ring(ring) => {
+        Places::Ring(ring) => {
             let got = ring.in_hand_bytes().saturating_add(bytes);
             let what = "streamed weights in hand at the same time, in one stretch for each part";
             Error::refused(RING_IN_HAND, what, got, ring.capacity_bytes(), "bytes")

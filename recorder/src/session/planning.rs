@@ -1,32 +1,19 @@
 //! What is settled before any resource is taken: units, parts, who stays, and the shape of stream memory.
 
 use super::component::Component;
+use super::shapes::Asked;
 use super::state::{PartPlan, TensorPlace, UnitId, UnitInfo, UnitPlan};
 use crate::config::{OffloadConfig, ResidencyMode};
 use crate::driver::DeviceFacts;
-use crate::error::{Error, Refusal, Result};
-use crate::limits::{ARENA_ALIGNMENT_BYTES, SLOT_ALIGNMENT_BYTES};
-use crate::plan::{Layout, Part, PartSize, UnitSize, Units};
-use crate::plan::{check_slots, cut_into_parts, execution_units, plan_parts, plan_residency, whole_units};
-use crate::transfer::BatchTensor;
+use crate::error::{Error, Result};
+use crate::plan::{BatchTensor, Layout, Part, StreamPlan, Units, check_slots, execution_units};
 use std::sync::Arc;
 
-/// The shape of stream memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StreamShape {
-    /// Fixed slots.
-    Slots { count: u64, bytes: u64 },
-    /// One ring.
-    Ring { bytes: u64 },
-}
-
-impl StreamShape {
-    /// The effective residency mode.
-    pub(super) fn mode(self) -> ResidencyMode {
-        match self {
-            StreamShape::Slots { .. } => ResidencyMode::Classic,
-            StreamShape::Ring { .. } => ResidencyMode::Parts,
-        }
+/// The effective residency mode.
+pub(super) fn mode_of(stream: StreamPlan) -> ResidencyMode {
+    match stream {
+        StreamPlan::Slots { .. } => ResidencyMode::Classic,
+        StreamPlan::Ring { .. } => ResidencyMode::Parts,
     }
 }
 
@@ -35,9 +22,19 @@ pub(super) struct Placement {
     pub(super) parts: Vec<Part>,
     pub(super) layout: Layout,
     pub(super) resident: Vec<bool>,
-    pub(super) stream: StreamShape,
+    pub(super) stream: StreamPlan,
     pub(super) arena_ceiling_bytes: u64,
     pub(super) streamed_bytes: u64,
+    pub(super) prediction: Option<Prediction>,
+}
+
+/// What the planner expects of its choice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prediction {
+    /// The largest ratio of a step to its floor that was found.
+    pub(super) floor_ratio: f64,
+    /// Seconds of a step; only where the unit times and the link's rate are known.
+    pub(super) step_seconds: Option<f64>,
 }
 
 /// The whole plan.
@@ -48,9 +45,6 @@ pub(super) struct Planned {
     pub(super) ceiling_bytes: u64,
 }
 
-/// Sizes of all tensors, by unit.
-type Sizes = [Vec<u64>];
-
 pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &DeviceFacts) -> Result<Planned> {
     let units = execution_units(&component.root);
     let name = || format!("component {:?}", component.name);
@@ -58,19 +52,19 @@ pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &Device
         let reason = "no execution unit: it has neither a numbered module list nor a linear module".to_string();
         return Err(Error::invalid(name(), reason));
     }
-    let sizes: Vec<Vec<u64>> =
-        units.units.iter().map(|unit| unit.parameters.iter().map(|parameter| parameter.bytes).collect()).collect();
     let overflow = || Error::invalid(name(), "its layout exceeds 64 bits".to_string());
-    let managed_bytes = sizes.iter().flatten().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes)).ok_or_else(overflow)?;
+    let mut sizes = units.units.iter().flat_map(|unit| unit.parameters.iter().map(|parameter| parameter.bytes));
+    let managed_bytes = sizes.try_fold(0u64, u64::checked_add).ok_or_else(overflow)?;
     let ceiling_bytes = config.ceiling.resolve(managed_bytes)?;
     check_slots(config.slots)?;
-    let classic = || classic(&sizes, config, facts.page_bytes, ceiling_bytes).ok_or_else(overflow);
-    let parts = || parts(&sizes, config, facts.page_bytes, ceiling_bytes).ok_or_else(overflow);
+    let asked = Asked { units: &units.units, config, facts, ceiling_bytes, managed_bytes };
+    let classic = || asked.classic().ok_or_else(overflow);
+    let parts = || asked.parts().ok_or_else(overflow);
     let placement = match config.residency {
         ResidencyMode::Classic => classic()?,
         ResidencyMode::Parts => parts()?,
         ResidencyMode::Auto => match (classic()?, parts()?) {
-            (Ok(classic), Ok(parts)) if parts.streamed_bytes < classic.streamed_bytes => Ok(parts),
+            (Ok(classic), Ok(parts)) if is_better(&parts, &classic) => Ok(parts),
             (Err(_), parts) => parts,
             (classic, _) => classic,
         },
@@ -78,58 +72,12 @@ pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &Device
     Ok(Planned { units, placement: placement?, managed_bytes, ceiling_bytes })
 }
 
-fn streamed_bytes(sizes: &[Vec<u64>], resident: &[bool]) -> u64 {
-    let streamed = sizes.iter().zip(resident).filter(|(_, stays)| !**stays);
-    streamed.flat_map(|(sizes, _)| sizes).sum()
-}
-
-/// Whole units in slots; `None` when the layout overflows.
-fn classic(
-    sizes: &Sizes,
-    config: &OffloadConfig,
-    page_bytes: u64,
-    ceiling_bytes: u64,
-) -> Option<std::result::Result<Placement, Refusal>> {
-    let layout = Layout::new(sizes, SLOT_ALIGNMENT_BYTES, ARENA_ALIGNMENT_BYTES)?;
-    let places = layout.arena_starts.iter().zip(&layout.parts);
-    let places: Vec<UnitSize> = places.map(|(start, unit)| UnitSize { arena_start: *start, bytes: unit.bytes }).collect();
-    let plan = plan_residency(&places, page_bytes, ceiling_bytes, config.slots);
-    Some(plan.map(|plan| Placement {
-        parts: whole_units(sizes),
-        layout,
-        streamed_bytes: streamed_bytes(sizes, &plan.resident),
-        resident: plan.resident,
-        stream: StreamShape::Slots { count: plan.slots, bytes: plan.slot_bytes },
-        arena_ceiling_bytes: plan.arena_ceiling_bytes,
-    }))
-}
-
-/// Parts in a ring; `None` when the layout overflows.
-fn parts(
-    sizes: &Sizes,
-    config: &OffloadConfig,
-    page_bytes: u64,
-    ceiling_bytes: u64,
-) -> Option<std::result::Result<Placement, Refusal>> {
-    let parts = cut_into_parts(sizes, config.part_bytes);
-    let tensors = |part: &Part| sizes.get(part.unit).and_then(|unit| unit.get(part.tensors.clone())).unwrap_or_default().to_vec();
-    let part_sizes: Vec<Vec<u64>> = parts.iter().map(tensors).collect();
-    let layout = Layout::new(&part_sizes, SLOT_ALIGNMENT_BYTES, ARENA_ALIGNMENT_BYTES)?;
-    let places: Vec<PartSize> =
-        parts.iter().zip(&layout.parts).map(|(part, packed)| PartSize { unit: part.unit, bytes: packed.bytes }).collect();
-    let plan = match plan_parts(&places, page_bytes, ceiling_bytes, config.launches) {
-        Ok(plan) => plan,
-        Err(refusal) => return Some(Err(refusal)),
-    };
-    let layout = layout.with_first(&plan.resident, SLOT_ALIGNMENT_BYTES.max(ARENA_ALIGNMENT_BYTES))?;
-    Some(Ok(Placement {
-        streamed_bytes: streamed_bytes(&part_sizes, &plan.resident),
-        parts,
-        layout,
-        resident: plan.resident,
-        stream: StreamShape::Ring { bytes: plan.ring_bytes },
-        arena_ceiling_bytes: plan.arena_ceiling_bytes,
-    }))
+/// A smaller worst ratio to the floor; fewer streamed bytes where it is not known or equal.
+fn is_better(this: &Placement, other: &Placement) -> bool {
+    match (this.prediction, other.prediction) {
+        (Some(this), Some(other)) if this.floor_ratio != other.floor_ratio => this.floor_ratio < other.floor_ratio,
+        _ => this.streamed_bytes < other.streamed_bytes,
+    }
 }
 
 /// Everything that is settled about parts.

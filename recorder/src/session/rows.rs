@@ -1,13 +1,14 @@
 //! What attaching says in reports: settings and decisions.
 
 use super::component::Component;
-use super::planning::{Planned, StreamShape};
+use super::planning::{Planned, mode_of};
 use super::state::{StreamRules, UnitPlan};
 use crate::config::{LaunchScope, OffloadConfig};
 use crate::driver::DeviceFacts;
 use crate::memory::{HostTensor, SourceKind};
-use ddo_schemas::Gib;
+use crate::plan::StreamPlan;
 use ddo_schemas::sections::{Configuration, PlannerDecisions, SetupAction, State as StateReport};
+use ddo_schemas::{Gib, Ratio, Seconds};
 use std::collections::BTreeMap;
 
 /// Settings as requested and resolved.
@@ -23,7 +24,7 @@ pub(super) fn configuration(
         driver: facts.driver.into(),
         weight_ceiling_bytes: planned.ceiling_bytes,
         requested_source: config.source.name().into(),
-        residency_mode: planned.placement.stream.mode().name().into(),
+        residency_mode: mode_of(planned.placement.stream).name().into(),
         requested_residency_mode: Some(config.residency.name().into()),
         launch_scope: Some(
             match config.launches {
@@ -58,7 +59,7 @@ pub(super) fn state_report(
     let residents = units.iter().filter(|unit| unit.streamed_parts == 0).count() as u64;
     let resident_parts = placement.resident.iter().filter(|resident| **resident).count() as u64;
     let host_bytes = host.values().map(HostTensor::payload_bytes).sum();
-    let classic = matches!(placement.stream, StreamShape::Slots { .. });
+    let classic = matches!(placement.stream, StreamPlan::Slots { .. });
     let of_parts = |value: u64| (!classic).then_some(value);
     StateReport {
         module_count: component.root.module_count(),
@@ -76,6 +77,8 @@ pub(super) fn state_report(
             vmm_look_ahead_depth: classic.then_some(rules.depth),
             vmm_look_ahead_wraps: rules.depth > 0,
             vmm_resident_parts: of_parts(resident_parts),
+            vmm_predicted_floor_ratio: placement.prediction.map(|prediction| Ratio(prediction.floor_ratio)),
+            vmm_predicted_step_seconds: placement.prediction.and_then(|prediction| prediction.step_seconds).map(Seconds),
             vmm_streamed_parts: of_parts(placement.resident.len() as u64 - resident_parts),
             vmm: Default::default(),
             budget: Default::default(),

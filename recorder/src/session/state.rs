@@ -2,19 +2,20 @@
 
 use super::Counters;
 use super::accounts::UnitAccount;
-use super::marks::MarksSlot;
+use super::learning::{Learning, PassForecast};
+use super::marks::{MarksSlot, StepsSlot};
 use super::ranges::RangesSlot;
-use crate::driver::{DeviceFacts, Driver, EventId, JobFailures, StreamId};
+use crate::driver::{CallMeter, DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, PlaceKey, Registrations, Sources, StreamMemory};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, Sources, StreamMemory};
 use crate::meter::Clock;
-use crate::plan::PassOrder;
 use crate::plan::checkpoint::Dtype;
-use crate::transfer::{BatchTensor, EventPool, PartBatch, TicketLedger};
+use crate::plan::{BatchTensor, PassOrder, PlaceKey};
+use crate::transfer::{EventPool, PartBatch, Supply, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Names a unit inside one attached component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +85,10 @@ pub(crate) struct StreamRules {
     pub(crate) by_part: bool,
     /// Least bytes of a copy that starts before the rest of its place is free.
     pub(crate) least_stage_bytes: u64,
+    /// Whether an early pass is timed.
+    pub(crate) learns: bool,
+    /// Source bytes that are read before their upload, at most about so many.
+    pub(crate) read_ahead_bytes: u64,
 }
 
 /// The event behind an upload, and which streams wait for it already.
@@ -125,6 +130,9 @@ pub(crate) struct State {
     pub(crate) running: VecDeque<Running>,
     pub(crate) events: EventPool,
     pub(crate) registrations: Registrations,
+    pub(crate) learning: Learning,
+    /// Events that could not be destroyed; tried again at the end.
+    pub(crate) leftover_events: Vec<EventId>,
     /// Arena bytes that may never be used again.
     pub(crate) quarantined_arena_bytes: u64,
     /// The first failure that could not be bounded.
@@ -132,6 +140,10 @@ pub(crate) struct State {
     /// A failure of look-ahead, raised by the next call.
     pub(crate) deferred: Option<Error>,
     pub(crate) closed: bool,
+    /// Parts whose source bytes were being read ahead when that was last looked at.
+    pub(crate) reads_ahead: usize,
+    /// The first pass does not follow the component's order.
+    pub(crate) guess_is_wrong: bool,
 }
 
 /// The session behind an [`Offload`] and its guards.
@@ -149,16 +161,21 @@ pub(crate) struct Inner {
     pub(crate) infos: Vec<UnitInfo>,
     pub(crate) rules: StreamRules,
     pub(crate) sources: Sources,
+    /// Reads bytes that `sources` does not hold. Locked inside the session's lock, or alone.
+    pub(crate) supply: Option<Mutex<Supply>>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) counters: Counters,
     pub(crate) failures: Arc<JobFailures>,
     pub(crate) book: Arc<MappingBook>,
+    pub(crate) steps: StepsSlot,
+    pub(crate) call_meter: Arc<CallMeter>,
     pub(crate) marks: MarksSlot,
     pub(crate) ranges: RangesSlot,
     pub(crate) configuration: Configuration,
     pub(crate) state_report: StateReport,
     pub(crate) bindings: Bindings,
+    pub(crate) forecast: OnceLock<PassForecast>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -231,10 +248,14 @@ impl State {
             running: VecDeque::new(),
             events,
             registrations,
+            learning: Learning::default(),
+            leftover_events: Vec::new(),
             quarantined_arena_bytes: 0,
             poisoned: None,
             deferred: None,
             closed: false,
+            reads_ahead: 0,
+            guess_is_wrong: false,
         }
     }
 
@@ -277,7 +298,7 @@ impl State {
     }
 
     fn finish(&mut self, running: &Running) -> Result<()> {
-        self.stream.consumer_done(&running.places, running.event);
+        self.stream.event_done(&running.places, running.event);
         if let Some(account) = self.accounts.get_mut(running.unit) {
             account.pins = account.pins.saturating_sub(1);
         }
@@ -365,16 +386,20 @@ impl Offload {
         let mut state = self.inner.lock();
         let before = state.tickets.live();
         let retired = state.reap(&*self.inner.driver, true)?;
+        self.inner.collect_supply()?;
         Ok(CompletionCounts { before, after: state.tickets.live(), retired })
     }
 
     /// Ends a step: one complete forward of the component.
     ///
     /// The order of units seen since the last step is what look-ahead follows from here on. The checkpoint is
-    /// compared with what it was at opening.
+    /// compared with what it was at opening. It also ends a step of the timer and of the diagnostic scopes.
     ///
     /// # Errors
     /// [`Error::SourceChanged`], which also poisons the session, and whatever went wrong since the last call.
+    ///
+    /// # Cost
+    /// Waits for nothing, unless a timer with `diagnostic_step_wait` runs.
     pub fn mark_step(&self) -> Result<()> {
         if let Some(checkpoint) = &self.inner.checkpoint
             && let Err(error) = checkpoint.check_unchanged()
@@ -383,10 +408,19 @@ impl Offload {
             return Err(error);
         }
         let mut state = self.inner.open()?;
-        if let Some(marks) = self.inner.marks.get() {
-            marks.step();
+        if let Some(steps) = self.inner.steps.get() {
+            steps.step();
         }
+        let marks = self.inner.marks.get();
+        let wait = marks.as_ref().and_then(|marks| marks.step());
         state.order.end_pass();
+        self.inner.learn(&mut state);
+        if let (Some(marks), Some(token)) = (marks, wait) {
+            // Without the lock: snapshots and guards of other threads do not wait for this.
+            drop(state);
+            marks.wait(token);
+            state = self.inner.open()?;
+        }
         self.inner.look_ahead(&mut state);
         Ok(())
     }

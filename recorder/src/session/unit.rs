@@ -143,7 +143,7 @@ impl UnitGuard {
 
 impl Inner {
     /// First byte of a part in hand.
-    pub(super) fn place_of(&self, state: &State, part: usize, key: Option<crate::memory::PlaceKey>) -> Result<DeviceAddress> {
+    pub(super) fn place_of(&self, state: &State, part: usize, key: Option<crate::plan::PlaceKey>) -> Result<DeviceAddress> {
         Ok(match key {
             Some(key) => state.stream.address(key),
             None => state.arena.address(self.part(part)?.arena_start),

@@ -1,73 +1,67 @@
 //! One part's upload: its copies, merged, built once and submitted again and again.
 
-use crate::driver::{DeviceAddress, Driver, DriverError, HostBytes, StreamId};
-use crate::memory::{Consumer, Fence, Sources};
-use crate::plan::ParameterSource;
+use super::{Stopped, Supply};
+use crate::driver::{DeviceAddress, Driver, StreamId};
+use crate::error::Error;
+use crate::memory::{Consumer, Extent, Origin, Sources};
+use crate::plan::{self, BatchTensor, ParameterSource, cut_at_fences, merged};
 
-/// One tensor of a part, as the batch sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchTensor {
-    /// Where its bytes lie.
-    pub source: ParameterSource,
-    /// Where they go, relative to the part's place.
-    pub offset: u64,
-    /// How many there are.
-    pub bytes: u64,
-}
-
-impl BatchTensor {
-    /// Extends the copy by a tensor that continues it at the source and at the destination.
-    fn merge(&mut self, next: &BatchTensor) -> bool {
-        let continues = match (self.source, next.source) {
-            (ParameterSource::File { file: a, offset: from }, ParameterSource::File { file: b, offset: to }) => {
-                a == b && from + self.bytes == to
-            }
-            _ => false,
-        };
-        if !continues || self.offset + self.bytes != next.offset {
-            return false;
-        }
-        self.bytes += next.bytes;
-        true
-    }
-}
+/// A fence of the session.
+type Fence = plan::Fence<Consumer>;
 
 /// Copies that may start together.
 #[derive(Clone, Debug, Default)]
 pub struct Stage {
     /// Who must have read before: the upload stream waits for them first.
     pub consumers: Vec<Consumer>,
-    copies: Vec<(u64, HostBytes)>,
+    copies: Vec<(u64, Origin)>,
 }
 
 impl Stage {
-    /// Copies of the stage.
-    pub fn copies(&self) -> u64 {
-        self.copies.len() as u64
-    }
-
     /// Payload in bytes.
     pub fn bytes(&self) -> u64 {
-        self.copies.iter().map(|(_, bytes)| bytes.bytes()).sum()
+        self.copies.iter().map(|(_, origin)| origin.bytes()).sum()
     }
 
-    /// Queues the copies to the given place.
+    /// Queues the copies to the given place; their number.
     ///
     /// # Errors
-    /// The driver's, with the number of copies queued before it.
-    pub fn submit(&self, driver: &dyn Driver, place: DeviceAddress, stream: StreamId) -> Result<(), (u64, DriverError)> {
-        for (queued, (offset, bytes)) in self.copies.iter().enumerate() {
-            let copied = driver.copy_to_device(place.offset(*offset), bytes.clone(), stream);
-            copied.map_err(|error| (queued as u64, error))?;
+    /// The driver's and the supply's, with the number of copies queued before.
+    ///
+    /// # Cost
+    /// Waits where bytes have to be read first.
+    pub fn submit(
+        &self,
+        driver: &dyn Driver,
+        place: DeviceAddress,
+        stream: StreamId,
+        mut supply: Option<&mut Supply>,
+    ) -> Result<u64, Stopped> {
+        let mut queued = 0;
+        for (offset, origin) in &self.copies {
+            let to = place.offset(*offset);
+            let sent = match (origin, supply.as_deref_mut()) {
+                (Origin::Held(bytes), _) => {
+                    let copied = driver.copy_to_device(to, bytes.clone(), stream);
+                    copied.map(|()| 1).map_err(|error| Stopped { queued: 0, error: error.into() })
+                }
+                (Origin::Streamed(extent), Some(supply)) => supply.supply(*extent, to),
+                (Origin::Streamed(_), None) => {
+                    let error = Error::invalid("source bytes", "nobody reads them");
+                    Err(Stopped { queued: 0, error })
+                }
+            };
+            queued += sent.map_err(|stopped| Stopped { queued: queued + stopped.queued, ..stopped })?;
         }
-        Ok(())
+        Ok(queued)
     }
 }
 
 /// The copies of one part.
 #[derive(Debug)]
 pub struct PartBatch {
-    copies: Vec<(u64, HostBytes)>,
+    copies: Vec<(u64, Origin)>,
+    extents: Vec<Extent>,
     tensors: u64,
     file_tensors: u64,
     bytes: u64,
@@ -76,16 +70,15 @@ pub struct PartBatch {
 impl PartBatch {
     /// Merges neighbouring tensors and takes leases on their bytes; `None` when a source lies outside what is open.
     pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<PartBatch> {
-        let mut merged: Vec<BatchTensor> = Vec::new();
-        for tensor in tensors.iter().filter(|tensor| tensor.bytes > 0) {
-            if !merged.last_mut().is_some_and(|last| last.merge(tensor)) {
-                merged.push(*tensor);
-            }
-        }
-        let lease = |copy: &BatchTensor| Some((copy.offset, sources.lease(copy.source, copy.bytes)?));
-        let copies = merged.iter().map(lease).collect::<Option<Vec<_>>>()?;
+        let lease = |copy: &BatchTensor| Some((copy.offset, sources.origin(copy.source, copy.bytes)?));
+        let copies = merged(tensors).iter().map(lease).collect::<Option<Vec<_>>>()?;
+        let streamed = |(_, origin): &(u64, Origin)| match origin {
+            Origin::Streamed(extent) => Some(*extent),
+            Origin::Held(_) => None,
+        };
         let from_file = |tensor: &&BatchTensor| matches!(tensor.source, ParameterSource::File { .. });
         Some(PartBatch {
+            extents: copies.iter().filter_map(streamed).collect(),
             copies,
             tensors: tensors.len() as u64,
             file_tensors: tensors.iter().filter(from_file).count() as u64,
@@ -108,64 +101,35 @@ impl PartBatch {
         self.bytes
     }
 
+    /// Bytes that have to be read from files, in the order of the copies.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
     /// The copies in stages: what is behind a fence waits for it, what is before it does not. A stage of fewer than
     /// `least` bytes is not worth a copy of its own: its successor's fences are waited for with its own.
     pub fn stages(&self, fences: &[Fence], least: u64) -> Vec<Stage> {
-        let mut starts: Vec<u64> = vec![0];
-        let mut ordered = fences.to_vec();
-        ordered.sort_by_key(|fence| fence.from);
-        let last = self.copies.iter().map(|(offset, bytes)| offset + bytes.bytes()).max().unwrap_or_default();
-        for fence in &ordered {
-            let apart = starts.last().is_some_and(|start| fence.from >= start.saturating_add(least.max(1)));
-            if apart && last >= fence.from.saturating_add(least.max(1)) {
-                starts.push(fence.from);
-            }
-        }
-        let ends = starts.iter().skip(1).copied().chain([u64::MAX]);
-        let mut stages: Vec<Stage> = starts.iter().zip(ends).map(|(start, end)| self.stage(*start, end)).collect();
-        for fence in ordered {
-            // The last stage that starts at or before the fenced byte.
-            let index = starts.partition_point(|start| *start <= fence.from).saturating_sub(1);
-            let stage = stages.get_mut(index).map(|stage| &mut stage.consumers);
-            if let Some(consumers) = stage.filter(|consumers| !consumers.contains(&fence.consumer)) {
-                consumers.push(fence.consumer);
-            }
-        }
-        stages
-    }
-
-    /// The copies that go to bytes `start..end` of the place.
-    fn stage(&self, start: u64, end: u64) -> Stage {
-        let cut = |(offset, bytes): &(u64, HostBytes)| {
-            let first = start.max(*offset);
-            let last = end.min(offset + bytes.bytes());
-            let length = last.checked_sub(first).filter(|length| *length > 0)?;
-            Some((first, bytes.stretch(first - offset, length)?))
+        let end = self.copies.iter().map(|(offset, bytes)| offset + bytes.bytes()).max().unwrap_or_default();
+        let stage = |cut: plan::Cut<Consumer>| {
+            let copies = self.copies.iter().filter_map(|(offset, bytes)| {
+                let (first, length) = cut.of_copy(*offset, bytes.bytes())?;
+                Some((first, bytes.stretch(first - offset, length)?))
+            });
+            Stage { copies: copies.collect(), consumers: cut.consumers }
         };
-        Stage { consumers: Vec::new(), copies: self.copies.iter().filter_map(cut).collect() }
+        cut_at_fences(end, fences, least).into_iter().map(stage).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tensor(file: usize, from: u64, to: u64, bytes: u64) -> BatchTensor {
-        BatchTensor { source: ParameterSource::File { file, offset: from }, offset: to, bytes }
-    }
-
-    #[test]
-    fn only_neighbours_in_source_and_place_merge() {
-        let first = tensor(0, 100, 0, 512);
-        assert!(first.clone().merge(&tensor(0, 612, 512, 8)));
-        assert!(!first.clone().merge(&tensor(1, 612, 512, 8)), "another file");
-        assert!(!first.clone().merge(&tensor(0, 620, 512, 8)), "a gap at the source");
-        assert!(!first.clone().merge(&tensor(0, 612, 1024, 8)), "a gap at the place");
-    }
+    use crate::driver::HostBytes;
 
     fn batch(copies: &[(u64, u64)]) -> PartBatch {
-        let copies = copies.iter().map(|(offset, bytes)| (*offset, HostBytes::unbacked(*bytes).expect("counted"))).collect();
-        PartBatch { copies, tensors: 0, file_tensors: 0, bytes: 0 }
+        let copies =
+            copies.iter().map(|(offset, bytes)| (*offset, Origin::Held(HostBytes::unbacked(*bytes).expect("counted")))).collect();
+        PartBatch { copies, extents: Vec::new(), tensors: 0, file_tensors: 0, bytes: 0 }
     }
 
     fn fence(from: u64, event: u64) -> Fence {
@@ -178,7 +142,7 @@ mod tests {
 
     fn shape(stages: &[Stage]) -> Vec<Shape> {
         let events = |stage: &Stage| stage.consumers.iter().map(|consumer| consumer.event.0).collect();
-        let copies = |stage: &Stage| stage.copies.iter().map(|(offset, bytes)| (*offset, bytes.bytes())).collect();
+        let copies = |stage: &Stage| stage.copies.iter().map(|(offset, origin)| (*offset, origin.bytes())).collect();
         stages.iter().map(|stage| (events(stage), copies(stage))).collect()
     }
 

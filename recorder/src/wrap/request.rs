@@ -29,6 +29,12 @@ pub struct Request {
     pub gpu_timing: bool,
     /// Native windows, with their capacity where one was given.
     pub native_timeline: Option<Option<u64>>,
+    /// Waits at step boundaries.
+    pub diagnostic_step_wait: bool,
+    /// Counts and times of the driver's memory calls.
+    pub allocation_diagnostics: bool,
+    /// Generations with one loaded model.
+    pub repeats: Option<u64>,
     /// Module whose forwards are sampled, with the calls where some were given: `MODULE[:i,j,..]`.
     pub operator_diagnostics: Option<String>,
     /// Component name.
@@ -157,6 +163,11 @@ impl Request {
         from("gpu_timing", self.gpu_timing, inherited);
         from("native_timeline", self.native_timeline.is_some(), inherited);
         from("native_timeline_capacity", self.native_timeline.flatten().is_some(), inherited);
+        // What an outer object does not name is a default, as an absent component is.
+        let outer = |named: bool| if named { inherited } else { "default" };
+        from("diagnostic_step_wait", self.diagnostic_step_wait, outer(settings.diagnostic_step_wait.is_some()));
+        from("allocation_diagnostics", self.allocation_diagnostics, outer(settings.allocation_diagnostics.is_some()));
+        from("repeats", self.repeats.is_some(), outer(settings.repeats.is_some()));
         from(
             "operator_diagnostics",
             self.operator_diagnostics.is_some(),
@@ -182,6 +193,13 @@ impl Request {
         if let Some(capacity) = self.native_timeline.flatten() {
             settings.native_timeline_capacity = capacity;
         }
+        if self.diagnostic_step_wait {
+            settings.diagnostic_step_wait = Some(true);
+        }
+        if self.allocation_diagnostics {
+            settings.allocation_diagnostics = Some(true);
+        }
+        settings.repeats = self.repeats.or(settings.repeats);
         settings.check()?;
         Ok(settings)
     }
@@ -250,6 +268,22 @@ mod tests {
         assert!(matches!(with(false, Some(None)), Err(WrapError::Settings(BadSettings::TimelineWithoutTiming))));
         for capacity in [0, 8193, u64::MAX] {
             assert!(matches!(with(true, Some(Some(capacity))), Err(WrapError::Settings(BadSettings::Capacity { .. }))));
+        }
+        let wait = |timeline| Request { diagnostic_step_wait: true, gpu_timing: true, native_timeline: timeline, ..request() };
+        assert!(matches!(wait(None).plan(None), Err(WrapError::Settings(BadSettings::StepWaitWithoutTimeline))));
+        let plan = wait(Some(None)).plan(None).expect("all three");
+        assert_eq!((plan.settings.diagnostic_step_wait, plan.settings.allocation_diagnostics), (Some(true), None));
+        assert_eq!(
+            (origin_of(&plan, "diagnostic_step_wait"), origin_of(&plan, "allocation_diagnostics")),
+            ("command_line", "default")
+        );
+        for (repeats, fits) in [(0, false), (1, true), (1000, true), (1001, false)] {
+            let plan = Request { repeats: Some(repeats), ..request() }.plan(None);
+            match plan {
+                Ok(plan) => assert!(fits && plan.settings.repeats == Some(repeats)),
+                Err(WrapError::Settings(BadSettings::Repeats { got, limit: 1000 })) => assert!(!fits && got == repeats),
+                Err(other) => panic!("{repeats}: {other}"),
+            }
         }
         for capacity in [1, 8192] {
             assert_eq!(with(true, Some(Some(capacity))).expect("within").settings.native_timeline_capacity, capacity);

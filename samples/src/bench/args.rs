@@ -5,8 +5,9 @@
 //! Invariants: every option has a default; what this build cannot do is refused before anything is made.
 
 use crate::args::{DriverKind, LinkRate, ScaleArg};
+use crate::host_memory::{HostMemoryArgs, positive};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ddo_recorder::{LaunchScope, ResidencyMode};
+use ddo_recorder::{LaunchScope, ResidencyMode, SourceChoice};
 use std::path::{Path, PathBuf};
 
 /// Measures the runtime; prints one JSON object a line.
@@ -23,6 +24,8 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
     Stream(StreamArgs),
+    /// What each scope of observation costs a step of the generated workload: runs without and with it, in turn.
+    Overhead(OverheadArgs),
     /// The timeline's upload windows against the driver's own records of copies; --repeats is not used.
     Windows(StreamArgs),
     /// Seconds and memory of the analyzer over a long journal.
@@ -33,6 +36,62 @@ pub enum Bench {
     Trace(TraceArgs),
     /// How fast the analyzer encodes slices.
     Encode(EncodeArgs),
+}
+
+/// Options of `overhead`.
+#[derive(Clone, Debug, Args)]
+pub struct OverheadArgs {
+    /// The device.
+    #[arg(long, value_enum, default_value_t = DriverKind::Host)]
+    pub driver: DriverKind,
+    /// Index of the device, for drivers that have several.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: u32,
+    /// Device memory for weights, in GiB; 40 % of the managed bytes if it is not given.
+    #[arg(long, value_name = "G", value_parser = positive)]
+    pub ceiling_gib: Option<f64>,
+    /// What comes and goes as one.
+    #[arg(long, value_enum, default_value_t = BenchMode::Parts)]
+    pub mode: BenchMode,
+    /// Rows of the matrix products on a cuda device; 0 folds the weights only.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=65_536))]
+    pub tokens: u64,
+    /// Steps in a run.
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub steps: u64,
+    /// Seconds for all pairs together, the start of the device included; at least six rounds are taken.
+    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Size of the model as a share of the full one; 1 on cuda and 0.001 on the host if it is not given.
+    #[arg(long, value_name = "S")]
+    pub scale: Option<ScaleArg>,
+    /// Rate of the host driver's imitated link in 10^9 bytes a second; unlimited if it is not given.
+    #[arg(long, value_name = "R")]
+    pub link_gb_per_second: Option<LinkRate>,
+    /// The checkpoint file, made if it is missing.
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
+}
+
+impl OverheadArgs {
+    /// The same workload in the words of `stream`.
+    pub fn stream(&self) -> StreamArgs {
+        StreamArgs {
+            driver: self.driver,
+            device: self.device,
+            ceiling_gib: self.ceiling_gib.into_iter().collect(),
+            mode: self.mode,
+            source: BenchSource::Mapped,
+            tokens: vec![self.tokens],
+            steps: self.steps,
+            repeats: 1,
+            slots: 2,
+            scale: self.scale,
+            link_gb_per_second: self.link_gb_per_second,
+            host: HostMemoryArgs::default(),
+            model: self.model.clone(),
+        }
+    }
 }
 
 /// Options of `trace`.
@@ -103,10 +162,21 @@ pub enum BenchSource {
     Mapped,
     /// A private copy in host memory.
     Cpu,
-    /// Retained pinned segments; not built.
+    /// Host memory that is kept once the file was read into it.
     Retained,
-    /// The staging ring alone; not built.
+    /// The ring alone: the file is read for each upload.
     Ring,
+}
+
+impl From<BenchSource> for SourceChoice {
+    fn from(source: BenchSource) -> SourceChoice {
+        match source {
+            BenchSource::Mapped => SourceChoice::Mapped,
+            BenchSource::Cpu => SourceChoice::Cpu,
+            BenchSource::Retained => SourceChoice::Retained,
+            BenchSource::Ring => SourceChoice::Ring,
+        }
+    }
 }
 
 /// What comes and goes as one.
@@ -169,21 +239,12 @@ pub struct StreamArgs {
     /// Rate of the host driver's imitated link in 10^9 bytes a second; unlimited if it is not given.
     #[arg(long, value_name = "R")]
     pub link_gb_per_second: Option<LinkRate>,
-    /// Host memory that may be registered, in GiB; not built: the runtime registers what the device accepts.
-    #[arg(long, value_name = "R", value_parser = positive)]
-    pub registered_gib: Option<f64>,
+    /// Host memory of the sources `ring` and `retained`.
+    #[command(flatten)]
+    pub host: HostMemoryArgs,
     /// The checkpoint file, made if it is missing.
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
-    if value > 0.0 && value <= 1_048_576.0 {
-        Ok(value)
-    } else {
-        Err(format!("{text} is outside the range; it must be above 0, at most 1048576"))
-    }
 }
 
 impl StreamArgs {
@@ -193,13 +254,13 @@ impl StreamArgs {
         self.scale.map_or(default, |scale| scale.0)
     }
 
-    /// What cannot be combined or is not built: the option and the reason.
+    /// What cannot be combined: the option and the reason.
     pub fn refusal(&self) -> Option<(&'static str, &'static str)> {
-        let built = "the runtime streams from `mapped` files and `cpu` memory";
+        let kept = "it is a ceiling of the source `retained`";
+        let retained = self.source == BenchSource::Retained;
         match self.driver {
-            _ if self.source == BenchSource::Retained => Some(("--source retained", built)),
-            _ if self.source == BenchSource::Ring => Some(("--source ring", built)),
-            _ if self.registered_gib.is_some() => Some(("--registered-gib", "the runtime has no ceiling for registered bytes")),
+            _ if self.host.registered_gib.is_some() && !retained => Some(("--registered-gib", kept)),
+            _ if self.host.retained_gib.is_some() && !retained => Some(("--retained-gib", kept)),
             DriverKind::Host if self.device != 0 => Some(("--device", "the host driver has one device, 0")),
             DriverKind::Host if self.tokens.iter().any(|tokens| *tokens != 0) => {
                 Some(("--tokens", "matrix products are computed on a cuda device"))
@@ -231,8 +292,7 @@ mod tests {
         let lists = stream(&["--ceiling-gib", "4,2", "--tokens", "0,1280,8192", "--mode", "both"]);
         assert_eq!((lists.ceiling_gib, lists.tokens, lists.mode.runs().len()), (vec![4.0, 2.0], vec![0, 1280, 8192], 2));
         for (line, option) in [
-            (&["--source", "retained"][..], "--source retained"),
-            (&["--source", "ring"], "--source ring"),
+            (&["--source", "ring", "--retained-gib", "1"][..], "--retained-gib"),
             (&["--registered-gib", "4"], "--registered-gib"),
             (&["--tokens", "8"], "--tokens"),
             (&["--device", "1"], "--device"),

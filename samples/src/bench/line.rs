@@ -50,6 +50,13 @@ pub struct Terms {
     pub streamed_bytes: u64,
     /// The floor of what the plan streams: `max(C, streamed / B)`.
     pub plan_floor_seconds: Option<f64>,
+    /// Device seconds of the work of a step, and bytes a second of its uploads: what an early step of the same setting told the
+    /// planner.
+    pub work_seconds: Option<f64>,
+    /// See `work_seconds`.
+    pub learned_link_bytes_per_second: Option<u64>,
+    /// What the planner expects of a steady step.
+    pub predicted_seconds: Option<f64>,
     /// Median, least and most seconds of a step over the repeats; on the summary line only.
     pub spread_seconds: Option<[f64; 3]>,
 }

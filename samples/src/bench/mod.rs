@@ -10,6 +10,7 @@
 //! | `scale` | what does a unit cost the host, from a few units to ten thousand? |
 //! | `windows` | do upload windows contain their copies, and how much wider are they? |
 //! | `trace` | how fast is a profiler's trace converted, how fast are slices encoded? |
+//! | `overhead` | what does each scope of observation cost a step? |
 //! | `stream` | how long does a step take, and what is its floor? |
 //!
 //! May use: the recorder's embeddable interface, the samples' workload.
@@ -20,6 +21,7 @@
 mod args;
 mod journal;
 mod line;
+mod overhead;
 mod rate;
 mod scale;
 mod stream;
@@ -27,10 +29,14 @@ mod trace;
 mod windows;
 mod workload;
 
-pub use args::{Bench, BenchArgs, BenchMode, BenchSource, EncodeArgs, JournalArgs, ScaleArgs, StreamArgs, TraceArgs};
+pub use args::{
+    Bench, BenchArgs, BenchMode, BenchSource, EncodeArgs, JournalArgs, OverheadArgs, ScaleArgs, StreamArgs, TraceArgs,
+};
 pub use journal::{JournalLine, journal};
 pub use line::{Line, Machine, Terms};
+pub use overhead::{MedianRatio, OverheadLine, overhead};
 pub use scale::{ScaleLine, scale};
+use stream::WARM_STEPS;
 pub use stream::{Floor, stream};
 pub use trace::{EncodeLine, TraceLine, encode, trace};
 pub use windows::{AlignmentLine, Spread, WindowsLine, windows};

@@ -77,10 +77,10 @@ fn measure(units: u64, total: u64, passes: u64) -> Result<ScaleLine, RunError> {
     }
     seconds.sort_by(f64::total_cmp);
     // Counting is switched on for one pass of its own: it must not be part of the time.
-    timed.measure(true);
+    let lease = timed.meter().acquire();
     pass(&offload)?;
-    timed.measure(false);
-    let calls: u64 = timed.reading().calls.values().map(|stats| stats.calls).sum();
+    drop(lease);
+    let calls: u64 = timed.meter().reading().calls.values().map(|stats| stats.calls).sum();
     let machine = Machine::of(&*timed);
     let line = ScaleLine {
         bench: "scale",

@@ -10,13 +10,16 @@ use super::{BenchSource, Line, Machine, StreamArgs, Terms, rate};
 use crate::args::DriverKind;
 use crate::run::RunError;
 use ddo_recorder::{
-    Ceiling, Checkpoint, Component, LaunchScope, Offload, OffloadConfig, ResidencyMode, SourceChoice, UnitId, enable_offload,
+    Ceiling, Checkpoint, Component, LaunchScope, MeasuredCosts, Offload, OffloadConfig, ResidencyMode, SnapshotOptions,
+    SourceChoice, UnitId, enable_offload,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Steps before the first timed one: one learns the order, one fills the pipeline.
 pub(super) const WARM_STEPS: u64 = 2;
+/// Steps of the attachment that tells what a pass costs: the third is timed on the device.
+pub(super) const MEASURING_STEPS: u64 = 4;
 /// How long a close may wait.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -113,8 +116,14 @@ fn measure(
     print: &mut impl FnMut(&Line),
 ) -> Result<(), RunError> {
     let (args, launches) = (setting.args, setting.mode.1);
-    let offload = attach(prepared, setting)?;
+    let offload = attach(prepared, setting, None)?;
     let units = workload.units(&offload)?;
+    timed_steps(workload, &offload, &units, MEASURING_STEPS, launches)?;
+    let measured = offload.measured_costs();
+    close(&offload)?;
+    let offload = attach(prepared, setting, measured.clone())?;
+    let units = workload.units(&offload)?;
+    let decisions = offload.metrics_snapshot(SnapshotOptions::default())?.runtime.state.planner_decisions;
     let managed: u64 = offload.units().iter().map(|unit| unit.bytes).sum();
     let streamed: u64 = offload.units().iter().map(|unit| unit.streamed_bytes).sum();
     let ceiling = setting.ceiling.resolve(managed)?;
@@ -130,6 +139,9 @@ fn measure(
         must_stream_bytes: must_stream,
         streamed_bytes: streamed,
         plan_floor_seconds: floor.seconds(streamed),
+        work_seconds: measured.as_ref().map(|measured| measured.unit_seconds.values().sum()),
+        learned_link_bytes_per_second: measured.as_ref().map(|measured| measured.link_bytes_per_second),
+        predicted_seconds: decisions.vmm_predicted_step_seconds.map(|seconds| seconds.0),
         spread_seconds: None,
     };
     let line = |seconds: f64, repeat: serde_json::Value, spread_seconds| Line {
@@ -165,9 +177,15 @@ fn measure(
 impl Setting<'_> {
     pub(super) fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
         let args = self.args;
+        let streamed = matches!(args.source, BenchSource::Ring | BenchSource::Retained);
         serde_json::json!({
             "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },
-            "source": if args.source == BenchSource::Cpu { "cpu" } else { "mapped" },
+            "source": SourceChoice::from(args.source).name(),
+            "staging_bytes": streamed.then_some(args.host.staging_mib << 20),
+            "staging_slot_bytes": streamed.then_some(args.host.staging_slot_kib << 10),
+            "retained_gib": args.host.retained_gib,
+            "registered_gib": args.host.registered_gib,
+            "registration": (args.source == BenchSource::Retained).then(|| args.host.registration.name()),
             "ceiling_bytes": ceiling,
             "managed_bytes": managed,
             "tokens": self.tokens,
@@ -181,20 +199,32 @@ impl Setting<'_> {
     }
 }
 
-pub(super) fn attach(prepared: &Prepared, setting: &Setting<'_>) -> Result<Offload, RunError> {
+/// Attaches the workload's component as the setting says.
+pub(super) fn attach(prepared: &Prepared, setting: &Setting<'_>, measured: Option<MeasuredCosts>) -> Result<Offload, RunError> {
     let component = Component::from_checkpoint("transformer", &Checkpoint::open(prepared.path())?, |_| None)?;
     let args = setting.args;
-    let source = if args.source == BenchSource::Cpu { SourceChoice::Cpu } else { SourceChoice::Mapped };
+    let source = args.source.into();
+    let host = args.host.settings(source, || component.retained_bytes());
     let (residency, launches) = setting.mode;
     let config = OffloadConfig::new(prepared.driver());
     let part_bytes = crate::flux::part_bytes(crate::flux::width_for_scale(args.scale()), config.part_bytes);
-    let config = OffloadConfig { source, residency, launches, part_bytes, slots: args.slots, ..config };
+    let config = OffloadConfig {
+        source,
+        residency,
+        launches,
+        part_bytes,
+        slots: args.slots,
+        host,
+        measure: measured.is_none(),
+        measured,
+        ..config
+    };
     Ok(enable_offload(component, OffloadConfig { ceiling: setting.ceiling, ..config })?)
 }
 
 /// C: seconds of a step with every weight resident, after the steps that bring them there.
 fn resident_step(prepared: &Prepared, workload: &mut Workload, setting: &Setting<'_>) -> Result<f64, RunError> {
-    let offload = attach(prepared, setting)?;
+    let offload = attach(prepared, setting, None)?;
     let units = workload.units(&offload)?;
     timed_steps(workload, &offload, &units, WARM_STEPS, setting.mode.1)?;
     let seconds = timed_steps(workload, &offload, &units, setting.args.steps, setting.mode.1)?;
@@ -222,6 +252,7 @@ pub(super) fn timed_steps(
     Ok(seconds)
 }
 
+/// Closes; whatever the close finds wrong is an error.
 pub(super) fn close(offload: &Offload) -> Result<(), RunError> {
     let closed = offload.close(CLOSE_DEADLINE)?;
     match closed.errors.first() {

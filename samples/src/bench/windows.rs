@@ -214,7 +214,7 @@ pub fn windows(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Wind
     let machine = Machine::of(&*prepared.driver());
     for setting in settings(args) {
         let mut workload = prepared.workload(args, setting.tokens)?;
-        let offload = attach(&prepared, &setting)?;
+        let offload = attach(&prepared, &setting, None)?;
         let watched = watch(&prepared, &mut workload, &setting, &offload)?;
         let managed: u64 = offload.units().iter().map(|unit| unit.bytes).sum();
         let shown = setting.shown(setting.ceiling.resolve(managed)?, managed, &offload, serde_json::Value::Null);
@@ -239,7 +239,8 @@ fn watch(prepared: &Prepared, workload: &mut Workload, setting: &Setting<'_>, of
     let source = driver.activity().ok_or_else(none)?;
     source.start(ActivityFilter::Copies, MAX_ACTIVITY_RECORDS).map_err(runtime)?;
     let run = with_spare(&*driver, |spare| {
-        let options = TimerOptions { enabled: true, native_units: true, native_capacity: MAX_TIMELINE_CAPACITY };
+        let options =
+            TimerOptions { enabled: true, native_units: true, native_capacity: MAX_TIMELINE_CAPACITY, ..TimerOptions::default() };
         let timer = offload.execution_timer(options)?;
         let epoch = timer.timeline_epoch().ok_or_else(|| mismatch("the timeline has no epoch".into()))?;
         let first = spare.pairs(offload.upload_stream(), epoch).map_err(runtime)?;
@@ -248,7 +249,11 @@ fn watch(prepared: &Prepared, workload: &mut Workload, setting: &Setting<'_>, of
         let last = spare.pairs(offload.upload_stream(), epoch).map_err(runtime)?;
         let timing = timer.finish()?;
         offload.wait_idle()?;
-        let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing) })?;
+        let report = offload.metrics_snapshot(SnapshotOptions {
+            collect_completed: true,
+            timing: Some(&timing),
+            ..SnapshotOptions::default()
+        })?;
         let timeline = report.runtime.native_timeline.ok_or_else(|| mismatch("there is no timeline".into()))?;
         Ok((timeline, [first, last]))
     });

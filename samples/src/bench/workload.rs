@@ -89,7 +89,7 @@ impl Prepared {
                 Workload::Host(OnHost { blocks, states: Arc::default(), want: want.clone() })
             }
             Device::Cuda { driver, want } => {
-                let work = DeviceWork::new(driver, self.width, tokens, args.steps.max(2))?;
+                let work = DeviceWork::new(driver, self.width, tokens, args.steps.max(super::stream::MEASURING_STEPS))?;
                 Workload::Device(OnDevice { work, want: want.clone() })
             }
         })

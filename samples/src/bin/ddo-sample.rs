@@ -25,8 +25,6 @@ fn main() -> ExitCode {
 fn sample(args: &SampleArgs) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("the program's own path")?;
     let target_dir = target_dir_of(&program).context("the program lies in no folder")?;
-    for _ in 0..args.repeats {
-        println!("{}", run(args, &target_dir)?);
-    }
+    println!("{}", run(args, &target_dir)?);
     Ok(())
 }

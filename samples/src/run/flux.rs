@@ -4,7 +4,7 @@
 //!
 //! Invariants: each step starts from the same state, so each step has the same right answer.
 
-use super::{Outcome, RunError, Session, compare};
+use super::{Outcome, Passes, RunError, Session, compare};
 use crate::args::SampleArgs;
 use crate::flux::{
     Dtype, FluxUnit, exact_scale, flux_shaped, flux_unit, initial_state, make_checkpoint, resident, width_for_scale,
@@ -30,27 +30,38 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
     let want = resident(&path, made.width)?;
     let checkpoint = Checkpoint::open(&path)?;
     let component = Component::from_checkpoint("transformer", &checkpoint, |_| None)?;
-    let mut session = Session::open("transformer", component, args, args.flux_launches())?;
+    let session = Session::open("transformer", component, args, args.flux_launches())?;
     let blocks: Vec<(UnitId, Arc<FluxUnit>)> = flux_shaped(made.width)
         .into_iter()
         .map(|block| session.unit(&block.name).map(|unit| (unit.id, Arc::new(block))))
         .collect::<Result<_, _>>()?;
     let least = Duration::from_micros(args.slow_microseconds);
-    let state = Arc::new(Mutex::new(Vec::new()));
-    for step in 0..args.steps {
-        *state.lock().unwrap_or_else(PoisonError::into_inner) = initial_state();
-        for (unit, block) in &blocks {
-            match args.flux_launches() {
-                LaunchScope::Units => submit_block(&session.offload, *unit, block, &state, least)?,
-                LaunchScope::Parts => submit_matrices(&session.offload, *unit, block, &state, least)?,
-            }
-        }
-        session.end_step(step)?;
-        session.wait()?;
-        compare(step, "the state", &state.lock().unwrap_or_else(PoisonError::into_inner), &want)?;
-    }
+    let mut pass = FluxPass { blocks, state: Arc::default(), want, launches: args.flux_launches(), least };
     let share = exact_scale(made.width);
-    session.close(format!("flux_shaped, width {} (scale {share:.6}), F32", made.width), args)
+    session.run(&mut pass, format!("flux_shaped, width {} (scale {share:.6}), F32", made.width), args)
+}
+
+/// The generated model with its resident answer.
+struct FluxPass {
+    blocks: Vec<(UnitId, Arc<FluxUnit>)>,
+    state: Arc<Mutex<Vec<f32>>>,
+    want: Vec<f32>,
+    launches: LaunchScope,
+    least: Duration,
+}
+
+impl Passes for FluxPass {
+    fn submit(&mut self, session: &Session) -> Result<(), RunError> {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = initial_state();
+        self.blocks.iter().try_for_each(|(unit, block)| match self.launches {
+            LaunchScope::Units => submit_block(&session.offload, *unit, block, &self.state, self.least),
+            LaunchScope::Parts => submit_matrices(&session.offload, *unit, block, &self.state, self.least),
+        })
+    }
+
+    fn check(&mut self, step: u64) -> Result<(), RunError> {
+        compare(step, "the state", &self.state.lock().unwrap_or_else(PoisonError::into_inner), &self.want)
+    }
 }
 
 /// Pins a block and submits one job for all of it.

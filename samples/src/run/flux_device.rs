@@ -7,11 +7,11 @@
 
 use super::device_work::{DeviceWork, Pass};
 use super::expected::expected_folds;
-use super::{DeviceUse, Outcome, RunError, Session, default_path};
+use super::{DeviceUse, Outcome, Passes, RunError, Session, default_path};
 use crate::args::SampleArgs;
 use crate::flux::{Dtype, Made, exact_scale, make_checkpoint, width_for_scale};
 use ddo_recorder::driver::{CudaDriver, CudaOptions};
-use ddo_recorder::{Checkpoint, Component, Driver, LaunchScope, OffloadConfig, enable_offload};
+use ddo_recorder::{Checkpoint, Component, Driver, LaunchScope, OffloadConfig, UnitId, enable_offload};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,38 +30,62 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
         let resident = resident_numbers(&driver, &path, &work, &want)?;
         want.extend(resident.last());
     }
-    let free = || driver.memory_info().map(|info| info.free_bytes).map_err(|error| RunError::Runtime(error.into()));
-    let free_before_bytes = free()?;
-    let mut least_free_bytes = free_before_bytes;
+    let free_before_bytes = free(&driver)?;
     let component = component(&path)?;
-    let mut session =
-        Session::open_on(Arc::clone(&driver) as Arc<dyn Driver>, "transformer", component, args, args.flux_launches())?;
+    let session = Session::open_on(Arc::clone(&driver) as Arc<dyn Driver>, "transformer", component, args, args.flux_launches())?;
     let units = work.units(&session.offload)?;
     let pass = Pass { index: 0, slow: Duration::from_micros(args.slow_microseconds), launches: args.flux_launches() };
-    for step in 0..args.steps {
-        work.reset()?;
-        // Asked while work is in flight, in the first steps; asking in all of them would slow the run down.
-        let look = || {
-            if step < 2 {
-                least_free_bytes = least_free_bytes.min(free()?);
-            }
-            Ok(())
-        };
-        work.submit(&session.offload, &units, pass, look)?;
-        session.end_step(step)?;
-        session.wait()?;
-        least_free_bytes = least_free_bytes.min(free()?);
-        work.compare(0, step, &want)?;
-    }
-    let outcome = session.close(title(made, args), args)?;
-    let free_after_bytes = free()?;
+    let compared = want.len() - usize::from(args.tokens > 0);
+    let mut pass = DevicePass { driver: &driver, work, units, pass, want, least_free_bytes: free_before_bytes, submitted: 0 };
+    let outcome = session.run(&mut pass, title(made, args), args)?;
+    let least_free_bytes = pass.least_free_bytes;
+    let free_after_bytes = free(&driver)?;
     if let Some(error) = driver.stored_errors().into_iter().next() {
         return Err(RunError::Runtime(error.into()));
     }
     let activation = if args.tokens > 0 { ", the last activation with an all-resident run" } else { "" };
-    let compared = format!("{} folds with plain reads of the file{activation}", want.len() - usize::from(args.tokens > 0));
+    let compared = format!("{compared} folds with plain reads of the file{activation}");
     let name = driver.facts().name;
     Ok(Outcome { device: Some(DeviceUse { name, free_before_bytes, least_free_bytes, free_after_bytes, compared }), ..outcome })
+}
+
+/// Device memory that nobody uses, as the device says.
+fn free(driver: &CudaDriver) -> Result<u64, RunError> {
+    driver.memory_info().map(|info| info.free_bytes).map_err(|error| RunError::Runtime(error.into()))
+}
+
+/// The generated model on the device, with the answers from plain reads.
+struct DevicePass<'a> {
+    driver: &'a CudaDriver,
+    work: DeviceWork,
+    units: Vec<UnitId>,
+    pass: Pass,
+    want: Vec<u64>,
+    least_free_bytes: u64,
+    submitted: u64,
+}
+
+impl Passes for DevicePass<'_> {
+    fn submit(&mut self, session: &Session) -> Result<(), RunError> {
+        self.work.reset()?;
+        let (driver, first) = (self.driver, self.submitted < 2);
+        let least_free_bytes = &mut self.least_free_bytes;
+        // Asked while work is in flight, in the first steps; asking in all of them would slow the run down.
+        let look = || {
+            if first {
+                *least_free_bytes = (*least_free_bytes).min(free(driver)?);
+            }
+            Ok(())
+        };
+        self.work.submit(&session.offload, &self.units, self.pass, look)?;
+        self.submitted += 1;
+        Ok(())
+    }
+
+    fn check(&mut self, step: u64) -> Result<(), RunError> {
+        self.least_free_bytes = self.least_free_bytes.min(free(self.driver)?);
+        self.work.compare(0, step, &self.want)
+    }
 }
 
 fn title(made: Made, args: &SampleArgs) -> String {

@@ -4,7 +4,7 @@
 //!
 //! Invariants: the arithmetic is the reference's own, so a difference can only come from the weights' way to it.
 
-use super::{Outcome, RunError, Session, compare};
+use super::{Outcome, Passes, RunError, Session, compare};
 use crate::args::SampleArgs;
 use crate::minilm::{
     Batch, EmbeddingWeights, HOST_TENSORS, LAYER_TENSORS, LAYERS, LayerWeights, Resident, Scratch, TEXTS, Tokens, embed,
@@ -113,16 +113,26 @@ pub(super) fn run(args: &SampleArgs, target_dir: &Path) -> Result<Outcome, RunEr
     let component = encoder(&Checkpoint::open(&files.weights)?)?;
     let batch = Tokens::load(&files.tokenizer)?.batch(&TEXTS)?;
     let want = Resident::load(&files.weights)?.encode(&batch)?.concat();
-    let mut session = Session::open("encoder", component, args, ddo_recorder::LaunchScope::Units)?;
+    let session = Session::open("encoder", component, args, ddo_recorder::LaunchScope::Units)?;
     let shape = format!("minilm, {} texts padded to {} tokens", batch.batch, batch.seq);
     let pass = EncoderPass::new(&session.offload, batch)?;
-    for step in 0..args.steps {
-        pass.submit(&session.offload)?;
-        session.end_step(step)?;
-        session.wait()?;
-        compare(step, "the batch's embeddings", &pass.embeddings(), &want)?;
+    session.run(&mut Encoding { pass, want }, shape, args)
+}
+
+/// The encoder with its resident answer.
+struct Encoding {
+    pass: EncoderPass,
+    want: Vec<f32>,
+}
+
+impl Passes for Encoding {
+    fn submit(&mut self, session: &Session) -> Result<(), RunError> {
+        self.pass.submit(&session.offload)
     }
-    session.close(shape, args)
+
+    fn check(&mut self, step: u64) -> Result<(), RunError> {
+        compare(step, "the batch's embeddings", &self.pass.embeddings(), &self.want)
+    }
 }
 
 /// Looks the tokens up in the tables that stay on the host.

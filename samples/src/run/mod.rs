@@ -9,6 +9,7 @@
 //! | file | its question |
 //! |---|---|
 //! | `session` | which calls does every sample make around its forward passes? |
+//! | `recording` | what is recorded of a run? |
 //! | `minilm`, `flux` | how does each model run on the host driver? |
 //! | `flux_device` | how does the generated workload run on a cuda device? |
 //! | [`device_work`] | what does a cuda device compute with a unit? |
@@ -21,12 +22,13 @@ pub mod expected;
 mod flux;
 mod flux_device;
 mod minilm;
+mod recording;
 mod session;
 
 pub(crate) use flux::SEED;
 pub use flux::default_path;
 pub use minilm::{EncoderPass, encoder};
-pub use session::Session;
+pub use session::{Passes, Session};
 
 use crate::args::{DriverKind, ModelKind, SampleArgs};
 use std::fmt;
@@ -77,6 +79,9 @@ pub enum RunError {
     /// Arithmetic was refused.
     #[error(transparent)]
     Compute(#[from] ddo_recorder::driver::compute::ComputeError),
+    /// Switches that need each other, or a number outside its limits.
+    #[error(transparent)]
+    Settings(#[from] ddo_schemas::settings::BadSettings),
     /// The runtime failed or declined.
     #[error(transparent)]
     Runtime(#[from] ddo_recorder::Error),
@@ -174,6 +179,8 @@ pub struct Outcome {
     pub ceiling_bytes: u64,
     /// Bytes of the units that came over the link in each step.
     pub streamed_bytes_per_step: u64,
+    /// What the scopes that were asked for found, a line each.
+    pub diagnosed: Vec<String>,
     /// What the device itself says, on a real one.
     pub device: Option<DeviceUse>,
 }
@@ -200,6 +207,9 @@ impl fmt::Display for Outcome {
         writeln!(f, "  managed   {} in {} units, {} resident", human(self.managed_bytes), self.units, self.resident_units)?;
         writeln!(f, "  ceiling   {} ({} bytes)", human(self.ceiling_bytes), self.ceiling_bytes)?;
         write!(f, "  streamed  {} a step", human(self.streamed_bytes_per_step))?;
+        for line in &self.diagnosed {
+            write!(f, "\n  {line}")?;
+        }
         let Some(device) = &self.device else { return Ok(()) };
         let used = device.free_before_bytes.saturating_sub(device.least_free_bytes);
         let kept = device.free_before_bytes.saturating_sub(device.free_after_bytes);

@@ -1,15 +1,15 @@
-//! Which calls does every sample make around its forward passes? One offloaded component with the recording that the wrapper asked for.
+//! Which calls does every sample make around its forward passes? One offloaded component with the recording that was asked for.
 //!
 //! May use: the recorder's embeddable interface.
 //!
-//! Invariants: without a wrapper nothing is recorded and no folder is made; record `None` precedes the first step, record `i` follows
-//! the submission of step `i`; the timer ends and the journal is finished before the final report, the report before the close.
+//! Invariants: without a wrapper no folder is made; every generation runs the same steps with the model attached once; the timer ends
+//! and the journal is finished before the final report, the report before the close.
 
+use super::recording::{Recorded, Recording};
 use super::{Outcome, RunError};
-use crate::args::{ModelKind, SampleArgs, SourceArg};
+use crate::args::{ModelKind, SampleArgs};
 use ddo_recorder::{
-    Component, Driver, ExecutionTimer, HostDriver, HostOptions, JournalOptions, LaunchScope, MetricsJournal, Offload,
-    OffloadConfig, OperatorScope, RecordRun, SnapshotOptions, SourceChoice, TimerOptions, UnitInfo, enable_offload,
+    Component, Driver, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, RecordRun, UnitInfo, enable_offload,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,22 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 pub struct Session {
     /// The component under the runtime.
     pub offload: Offload,
-    recording: Option<Recording>,
+    recording: Recording,
 }
 
-/// What a wrapper asked for.
-struct Recording {
-    run: RecordRun,
-    timer: ExecutionTimer,
-    operators: Option<OperatorScope>,
-    journal: Option<MetricsJournal>,
+/// The forward passes of a model.
+pub trait Passes {
+    /// Submits one step.
+    ///
+    /// # Errors
+    /// The runtime declines or fails.
+    fn submit(&mut self, session: &Session) -> Result<(), RunError>;
+
+    /// Compares the step's result with the reference; everything submitted is complete. Steps are counted over all generations.
+    ///
+    /// # Errors
+    /// It differs.
+    fn check(&mut self, step: u64) -> Result<(), RunError>;
 }
 
 impl Session {
@@ -58,22 +65,18 @@ impl Session {
         args: &SampleArgs,
         launches: LaunchScope,
     ) -> Result<Session, RunError> {
-        let source = match args.source {
-            SourceArg::Auto => SourceChoice::Auto,
-            SourceArg::Mapped => SourceChoice::Mapped,
-            SourceArg::Cpu => SourceChoice::Cpu,
-        };
+        let run = RecordRun::from_env()?;
+        let settings = args.diagnose.over(args.repeats, run.as_ref().map(RecordRun::settings))?;
+        let source = args.source.into();
+        let host = args.host.settings(source, || component.retained_bytes());
         let (ceiling, residency, slots, config) = (args.ceiling, args.mode.into(), args.slots, OffloadConfig::new(driver));
         let part_bytes = match args.model_kind {
             ModelKind::FluxShaped => crate::flux::part_bytes(crate::flux::width_for_scale(args.scale.0), config.part_bytes),
             ModelKind::Minilm => config.part_bytes,
         };
-        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, ..config };
+        let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, host, measure: true, ..config };
         let offload = enable_offload(component, config)?;
-        let recording = match RecordRun::from_env()? {
-            Some(run) => Some(Recording::start(run, name, &offload)?),
-            None => None,
-        };
+        let recording = Recording::start(run, settings, name, &offload)?;
         Ok(Session { offload, recording })
     }
 
@@ -86,99 +89,98 @@ impl Session {
         units.iter().find(|unit| unit.name == name).ok_or_else(|| RunError::NoUnit { name: name.into(), have: units.len() })
     }
 
-    /// Says that all work of a step has been submitted.
+    /// Runs all generations, ends recording, writes the final report and closes the component.
     ///
     /// # Errors
-    /// The runtime has failed, or the record cannot be written.
-    pub fn end_step(&mut self, step: u64) -> Result<(), RunError> {
-        self.offload.mark_step()?;
-        if let Some(journal) = self.recording.as_mut().and_then(|recording| recording.journal.as_mut()) {
-            journal.record(Some(step))?;
+    /// The model fails or gives a wrong result, the recording cannot be written, or the close finds something wrong.
+    ///
+    /// # Cost
+    /// Waits for every step, and at most ten seconds for work in flight at the end.
+    pub fn run(mut self, forward: &mut dyn Passes, model: String, args: &SampleArgs) -> Result<Outcome, RunError> {
+        match self.generations(forward, args.steps) {
+            Ok(()) => self.close(model, args),
+            Err(error) => {
+                self.recording.fail(&self.offload, &error);
+                Err(error)
+            }
+        }
+    }
+
+    fn generations(&mut self, forward: &mut dyn Passes, steps: u64) -> Result<(), RunError> {
+        for generation in 0..self.recording.repeats() {
+            self.recording.begin_generation(&self.offload)?;
+            for step in 0..steps {
+                let (index, last) = (generation * steps + step, step + 1 == steps);
+                forward.submit(self)?;
+                self.offload.mark_step()?;
+                self.recording.end_step(index, last)?;
+                self.offload.wait_stream(self.offload.compute_stream())?;
+                if last {
+                    self.recording.end_generation(&self.offload)?;
+                }
+                forward.check(index)?;
+            }
         }
         Ok(())
     }
 
-    /// Waits until everything submitted so far is complete.
-    ///
-    /// # Errors
-    /// A job failed, or the runtime has.
-    ///
-    /// # Cost
-    /// Blocks.
-    pub fn wait(&self) -> Result<(), RunError> {
-        Ok(self.offload.wait_stream(self.offload.compute_stream())?)
-    }
-
-    /// Ends recording, writes the final report and closes the component.
-    ///
-    /// # Errors
-    /// The report cannot be written, or the close finds something wrong.
-    ///
-    /// # Cost
-    /// Waits for work in flight, at most ten seconds.
-    pub fn close(self, model: String, args: &SampleArgs) -> Result<Outcome, RunError> {
+    fn close(self, model: String, args: &SampleArgs) -> Result<Outcome, RunError> {
         let units = self.offload.units();
         let managed_bytes = units.iter().map(|unit| unit.bytes).sum();
         let outcome = Outcome {
             model,
-            steps: args.steps,
+            steps: args.steps * self.recording.repeats(),
             units: units.len(),
             resident_units: units.iter().filter(|unit| unit.resident).count(),
             managed_bytes,
             ceiling_bytes: args.ceiling.resolve(managed_bytes)?,
             streamed_bytes_per_step: units.iter().map(|unit| unit.streamed_bytes).sum(),
+            diagnosed: Vec::new(),
             device: None,
         };
-        if let Some(recording) = self.recording {
-            recording.finish(&self.offload)?;
-        }
+        let recorded = self.recording.finish(&self.offload)?;
         let closed = self.offload.close(CLOSE_DEADLINE)?;
         if let Some(first) = closed.errors.first() {
             let (first, count) = (first.clone(), closed.errors.len());
             return Err(RunError::Close { first, count, quarantined_bytes: closed.quarantined_bytes });
         }
-        Ok(outcome)
+        Ok(Outcome { diagnosed: diagnosed(&recorded), ..outcome })
     }
 }
 
-impl Recording {
-    fn start(run: RecordRun, name: &str, offload: &Offload) -> Result<Recording, RunError> {
-        let settings = run.settings();
-        let timer = offload.execution_timer(TimerOptions {
-            enabled: settings.gpu_timing,
-            native_units: settings.native_timeline,
-            native_capacity: settings.native_timeline_capacity,
-        })?;
-        let options = run.operator_options()?;
-        let operators = options.enabled.then(|| offload.operator_diagnostics(options)).transpose()?;
-        // A journal that is off claims no folder.
-        let journal = if settings.journal == "steps" {
-            let journal = offload.metrics_journal(&run.journal_folder(name)?, JournalOptions { enabled: true });
-            let mut journal = journal.stopped_by(run.stop_file());
-            journal.record(None)?;
-            Some(journal)
-        } else {
-            None
-        };
-        Ok(Recording { run, timer, operators, journal })
+/// What the scopes of a run found, a line each; a scope that changes what it measures says so.
+fn diagnosed(recorded: &Recorded) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !recorded.generations.is_empty() {
+        let seconds: Vec<String> = recorded.generations.iter().map(|seconds| format!("{seconds:.6}")).collect();
+        lines.push(format!("repeats   {} s", seconds.join(", ")));
     }
-
-    fn finish(self, offload: &Offload) -> Result<(), RunError> {
-        let operators = self.operators.map(|scope| (scope.operators(), scope.finish()));
-        let timing = self.timer.finish()?;
-        if let Some(journal) = self.journal {
-            journal.finish();
+    let Some(runtime) = recorded.report.as_ref().map(|report| &report.runtime) else { return lines };
+    if let Some(timing) = runtime.execution_timing.as_ref().filter(|timing| timing.status != "disabled") {
+        let step = timing
+            .steady_state_seconds_per_step
+            .map_or_else(String::new, |step| format!(", {:.6} s a step after the first", step.0));
+        lines.push(format!("timing    {}{step}", timing.status));
+        if let Some((calls, seconds)) = timing.diagnostic_step_wait.as_ref().and_then(|wait| wait.calls.zip(wait.host_seconds)) {
+            lines.push(format!("waits     {calls} at the ends of steps, {:.6} s (not a benchmark)", seconds.0));
         }
-        // Uploads made ahead for a next step are part of the timeline too.
-        offload.wait_idle()?;
-        let report = offload.metrics_snapshot(SnapshotOptions { collect_completed: true, timing: Some(&timing) })?;
-        let Some((operators, sampled)) = operators else {
-            self.run.write_report("final", &report)?;
-            return Ok(());
-        };
-        self.run.write_report("final", &operators.attach(report))?;
-        // What the scope could not sample is said once the report that shows it is there.
-        sampled?;
-        Ok(())
     }
+    if let Some(timeline) = &runtime.native_timeline {
+        let (samples, capacity, dropped) = (timeline.samples.len(), timeline.capacity, timeline.dropped);
+        lines.push(format!("windows   {}, {samples} of {capacity}, {dropped} dropped", timeline.status));
+    }
+    if let Some(scope) = &runtime.allocation_diagnostics {
+        let total = scope.total_delta.clone().unwrap_or_default();
+        let calls = [
+            ("created", total.create_calls),
+            ("mapped", total.map_calls),
+            ("made accessible", total.access_calls),
+            ("unmapped", total.unmap_calls),
+            ("released", total.release_calls),
+        ];
+        let calls: Vec<String> = calls.iter().filter_map(|(word, count)| Some(format!("{} {word}", (*count)?))).collect();
+        let status = scope.status.as_deref().unwrap_or_default();
+        lines.push(format!("driver    {status}: {} (not a benchmark)", calls.join(", ")));
+    }
+    lines
 }

@@ -20,6 +20,7 @@ pub mod state_package;
 pub mod timing;
 pub mod vmm;
 pub mod vmm_parts;
+mod vmm_pass;
 pub mod weight_source;
 
 pub use allocation::{AllocationDiagnostics, AllocationStep, DriverDelta};
@@ -39,4 +40,5 @@ pub use state_package::{BytesByPlacement, CopyPath, PackageState, SdnqPinning, S
 pub use timing::{ExecutionTiming, StepWait};
 pub use vmm::Vmm;
 pub use vmm_parts::VmmParts;
+pub use vmm_pass::VmmPass;
 pub use weight_source::{WeightSource, WeightSourceHeader};

@@ -3,7 +3,7 @@
 use super::planner_package::{PackageBudgetDecisions, PackageVmmDecisions};
 use super::state_package::PackageState;
 use crate::section;
-use crate::unit::{Gib, Seconds, Unit};
+use crate::unit::{Gib, Ratio, Seconds, Unit};
 use std::collections::BTreeMap;
 
 section! {
@@ -57,6 +57,12 @@ section! {
         vmm_streamed_parts: Option<u64> = Unit::Count("parts"), Limit, Session, "attach",
             "Parts uploaded into the ring in every step; left out in the classic mode.",
             "Compare with the uploads of parts in one step.";
+        vmm_predicted_floor_ratio: Option<Ratio> = Unit::Ratio, Limit, Session, "attach",
+            "The longest simulated step divided by its floor, over the unit times that were measured before or the amounts of work that were tried.",
+            "Far above 1: the ceiling leaves no good plan; null where simulating would have cost too much.";
+        vmm_predicted_step_seconds: Option<Seconds> = Unit::Seconds, Limit, Session, "attach",
+            "What a steady step should take with the unit times and the link rate of an earlier attachment.",
+            "Compare with the steady step; null where nothing was measured before.";
     }
     flatten { vmm: PackageVmmDecisions, budget: PackageBudgetDecisions }
 }

@@ -1,4 +1,4 @@
-//! The one place of the tests with unsafe code: touching device memory that is not there, and counting allocations.
+//! The one place of the tests with unsafe code: touching device memory that is not there, and counting a thread's allocations.
 
 #![allow(unsafe_code)]
 
@@ -11,41 +11,48 @@ pub(crate) fn touch(address: u64) -> u8 {
     unsafe { std::ptr::read_volatile(address as usize as *const u8) }
 }
 
-/// The system's allocator, counting what each thread asks for.
-pub(crate) struct Counting;
+/// The system's allocator, with a count of requests on each thread.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of this thread so far.
+/// Requests for memory by this thread so far.
 pub(crate) fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
+    ALLOCATIONS.get()
 }
 
-// SAFETY: every call goes on to the system's allocator as it came.
+fn count() {
+    // A thread that is ending has no counter any more.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every request is passed on unchanged to the system's allocator, which keeps the contract; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending has no counter any more.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
+        count();
+        // SAFETY: the caller's promises about the layout are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
+        count();
+        // SAFETY: the caller's promises about the layout are passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
+        count();
+        // SAFETY: the pointer came from the system's allocator with this layout, as the caller promises.
         unsafe { System.realloc(pointer, layout, bytes) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the pointer came from the system's allocator with this layout, as the caller promises.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -5,21 +5,30 @@ use ddo_recorder::driver::{
     DeviceAddress, DeviceFacts, Driver, DriverResult, Elapsed, EventId, HostAccess, HostBytes, Launch, MemoryInfo, PhysicalId,
     Priority, RegistrationId, StreamId,
 };
+use ddo_recorder::meter::FakeClock;
 use ddo_recorder::{HostDriver, HostOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// What a call takes on a clock that is given to the wrapper: another time for every name.
+pub(crate) fn call_nanoseconds(call: &str) -> u64 {
+    call.bytes().fold(7, |sum, byte| (sum * 31 + u64::from(byte)) % 1009) + 1
+}
+
 /// What the wrapper saw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) calls: BTreeMap<&'static str, u64>,
+    pub(crate) failed: BTreeMap<&'static str, u64>,
     created: BTreeMap<PhysicalId, u64>,
     mapped: BTreeMap<u64, (u64, PhysicalId)>,
     reserved: BTreeMap<u64, u64>,
     events: BTreeSet<EventId>,
     streams: BTreeSet<StreamId>,
-    registrations: BTreeSet<RegistrationId>,
+    registrations: BTreeMap<RegistrationId, u64>,
+    pub(crate) registered_bytes: u64,
+    pub(crate) peak_registered_bytes: u64,
     pub(crate) mapped_bytes: u64,
     pub(crate) peak_mapped_bytes: u64,
     pub(crate) copied_bytes: u64,
@@ -49,6 +58,7 @@ pub(crate) struct Ledger {
     ceiling_bytes: u64,
     seen: Mutex<Seen>,
     corrupt: Mutex<Option<u64>>,
+    clock: Mutex<Option<Arc<FakeClock>>>,
 }
 
 impl Ledger {
@@ -59,12 +69,17 @@ impl Ledger {
 
     /// Wraps any driver.
     pub(crate) fn over(inner: Arc<dyn Driver>, ceiling_bytes: u64) -> Arc<Ledger> {
-        Arc::new(Ledger { inner, ceiling_bytes, seen: Mutex::default(), corrupt: Mutex::default() })
+        Arc::new(Ledger { inner, ceiling_bytes, seen: Mutex::default(), corrupt: Mutex::default(), clock: Mutex::default() })
     }
 
     /// What was seen so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.lock().expect("no test panics here").clone()
+    }
+
+    /// Lets every call take [`call_nanoseconds`] on this clock.
+    pub(crate) fn take_time_on(&self, clock: &Arc<FakeClock>) {
+        *self.clock.lock().expect("no test panics here") = Some(Arc::clone(clock));
     }
 
     /// Flips one bit of one byte in the copy that carries the given streamed byte.
@@ -75,8 +90,12 @@ impl Ledger {
     fn note<T>(&self, call: &'static str, result: DriverResult<T>, change: impl FnOnce(&mut Seen, &T)) -> DriverResult<T> {
         let mut seen = self.seen.lock().expect("no test panics here");
         *seen.calls.entry(call).or_default() += 1;
-        if let Ok(value) = &result {
-            change(&mut seen, value);
+        match &result {
+            Ok(value) => change(&mut seen, value),
+            Err(_) => *seen.failed.entry(call).or_default() += 1,
+        }
+        if let Some(clock) = self.clock.lock().expect("no test panics here").as_ref() {
+            clock.advance(call_nanoseconds(call));
         }
         result
     }
@@ -117,8 +136,10 @@ impl Driver for Ledger {
     fn memory_map(&self, address: DeviceAddress, bytes: u64, memory: PhysicalId) -> DriverResult<()> {
         let ceiling = self.ceiling_bytes;
         self.note("memory_map", self.inner.memory_map(address, bytes, memory), |seen, ()| {
+            // Memory counts once, at however many addresses it is.
+            let again = seen.mapped.values().any(|(_, mapped)| *mapped == memory);
             seen.mapped.insert(address.0, (bytes, memory));
-            seen.mapped_bytes += bytes;
+            seen.mapped_bytes += if again { 0 } else { bytes };
             seen.peak_mapped_bytes = seen.peak_mapped_bytes.max(seen.mapped_bytes);
             assert!(seen.mapped_bytes <= ceiling, "{} bytes mapped, the ceiling is {ceiling}", seen.mapped_bytes);
         })
@@ -130,9 +151,10 @@ impl Driver for Ledger {
 
     fn memory_unmap(&self, address: DeviceAddress, bytes: u64) -> DriverResult<()> {
         self.note("memory_unmap", self.inner.memory_unmap(address, bytes), |seen, ()| {
-            let (mapped, _) = seen.mapped.remove(&address.0).expect("unmapped memory was mapped, once");
+            let (mapped, memory) = seen.mapped.remove(&address.0).expect("unmapped memory was mapped, once");
             assert_eq!(mapped, bytes);
-            seen.mapped_bytes -= bytes;
+            let elsewhere = seen.mapped.values().any(|(_, other)| *other == memory);
+            seen.mapped_bytes -= if elsewhere { 0 } else { bytes };
         })
     }
 
@@ -145,13 +167,16 @@ impl Driver for Ledger {
 
     fn host_register(&self, bytes: &HostBytes, access: HostAccess) -> DriverResult<RegistrationId> {
         self.note("host_register", self.inner.host_register(bytes, access), |seen, id| {
-            seen.registrations.insert(*id);
+            seen.registrations.insert(*id, bytes.bytes());
+            seen.registered_bytes += bytes.bytes();
+            seen.peak_registered_bytes = seen.peak_registered_bytes.max(seen.registered_bytes);
         })
     }
 
     fn host_unregister(&self, registration: RegistrationId) -> DriverResult<()> {
         self.note("host_unregister", self.inner.host_unregister(registration), |seen, ()| {
-            assert!(seen.registrations.remove(&registration), "an ended registration was live, once");
+            let ended = seen.registrations.remove(&registration);
+            seen.registered_bytes -= ended.expect("an ended registration was live, once");
         })
     }
 

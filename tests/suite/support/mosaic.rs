@@ -53,6 +53,25 @@ impl Mosaic {
         Component::from_tensors("mosaic", tensors, |_| None).expect("a component")
     }
 
+    /// Writes the same weights to a file and says where.
+    pub(crate) fn checkpoint(&self, folder: &std::path::Path) -> std::path::PathBuf {
+        let mut tensors = Vec::new();
+        for (unit, sizes) in self.sizes.iter().enumerate() {
+            for (tensor, bytes) in sizes.iter().enumerate() {
+                let bytes: Vec<u8> = (0..*bytes).map(|index| byte(unit, tensor, index)).collect();
+                tensors.push((format!("blocks.{unit}.{}", name(tensor)), bytes));
+            }
+        }
+        let view = |bytes| {
+            let length: &Vec<u8> = bytes;
+            safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![length.len()], length).expect("shape fits")
+        };
+        let views = tensors.iter().map(|(name, bytes)| (name.clone(), view(bytes)));
+        let path = folder.join("model.safetensors");
+        std::fs::write(&path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
+        path
+    }
+
     /// What a pass over the units gives, straight from the weights.
     pub(crate) fn reference(&self, order: &[usize]) -> u64 {
         let unit = |state, unit: &usize| {
@@ -86,12 +105,28 @@ impl Mosaic {
         lasting: Duration,
         scope: LaunchScope,
     ) -> ddo_recorder::Result<()> {
+        let launches = self.sizes[unit].len() as u32;
+        let each = if scope == LaunchScope::Parts { lasting } else { lasting / launches };
+        let mut all = vec![each; launches as usize];
+        all[0] += if scope == LaunchScope::Parts { Duration::ZERO } else { lasting - each * launches };
+        self.submit_lasting(offload, unit, state, &all, scope)
+    }
+
+    /// The same, with the time that each tensor's work lasts.
+    pub(crate) fn submit_lasting(
+        &self,
+        offload: &Offload,
+        unit: usize,
+        state: &Arc<Mutex<u64>>,
+        lasting: &[Duration],
+        scope: LaunchScope,
+    ) -> ddo_recorder::Result<()> {
         let guard = offload.unit(self.id(offload, unit))?;
         let stream = offload.compute_stream();
         if scope == LaunchScope::Parts {
-            for tensor in 0..self.sizes[unit].len() {
+            for (tensor, lasting) in lasting.iter().enumerate() {
                 let job = self.fold_job(&guard, tensor, state)?;
-                offload.launch_part(stream, &guard, job.lasting(lasting))?;
+                offload.launch_part(stream, &guard, job.lasting(*lasting))?;
                 guard.release(&name(tensor))?;
             }
             return Ok(());
@@ -105,7 +140,7 @@ impl Mosaic {
             }
             Ok(())
         });
-        offload.launch(stream, guard, job.lasting(lasting))
+        offload.launch(stream, guard, job.lasting(lasting.iter().sum()))
     }
 
     /// Submits work on any stream that fails unless it reads exactly one tensor's weights.

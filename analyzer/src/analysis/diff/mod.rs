@@ -6,6 +6,7 @@
 mod calibrate;
 pub mod classes;
 mod confirm;
+mod diagnosis;
 pub mod figures;
 pub mod gates;
 pub mod identity;
@@ -15,6 +16,7 @@ pub mod statistics;
 pub use calibrate::{BadCalibration, Calibration, calibrate};
 pub use classes::{Better, Class};
 pub use confirm::{confirm, to_confirm};
+pub use diagnosis::Change;
 pub use figures::{Figure, Figures, Number};
 pub use gates::{BadGates, Gates, Rule, Setting};
 pub use identity::Identity;
@@ -56,6 +58,8 @@ pub struct Side {
     pub unsound: Vec<(String, String)>,
     /// Its numbers.
     pub figures: Figures,
+    /// What scopes that change what they measure say about themselves; never compared as numbers of a benchmark.
+    pub scopes: Figures,
 }
 
 impl Side {
@@ -68,6 +72,7 @@ impl Side {
             identity: identity::of(run),
             unsound: identity::unsound(run),
             figures: figures::of(run),
+            scopes: diagnosis::scopes(run),
         };
         match run.others.is_empty() {
             true => one(run),
@@ -85,6 +90,7 @@ impl Side {
             let prefix = side.rank.map_or_else(|| side.name.clone(), |rank| format!("rank-{rank}"));
             job.unsound.extend(side.unsound.into_iter().map(|(field, reason)| (field, format!("{}: {reason}", side.name))));
             job.identity.extend(side.identity.into_iter().map(|(field, value)| (format!("{prefix}/{field}"), value)));
+            job.scopes.extend(side.scopes.into_iter().map(|(path, figure)| (format!("{prefix}/{path}"), figure)));
             job.figures.extend(side.figures.into_iter().map(|(path, figure)| (format!("{prefix}/{path}"), figure)));
         }
         job
@@ -184,6 +190,8 @@ pub struct Comparison {
     pub left_out: Vec<String>,
     /// Whether a second batch showed a regression again; `None` without one.
     pub confirmed: Option<bool>,
+    /// Where nothing but a diagnosis keeps the runs apart: what it changed. No verdict follows from it.
+    pub diagnostic_changes: Vec<Change>,
     /// The numbers: regressions first, then what cannot be judged, then the others.
     pub metrics: Vec<Metric>,
 }
@@ -201,12 +209,14 @@ pub fn compare(base: &[Side], candidate: &[Side], options: &DiffOptions) -> Comp
         differences,
         left_out: Vec::new(),
         confirmed: None,
+        diagnostic_changes: Vec::new(),
         metrics: Vec::new(),
     };
-    let refused: Vec<String> =
-        comparison.differences.iter().filter(|one| !one.allowed).map(|one| format!("{}: {}", one.field, one.text)).collect();
+    let refused: Vec<&Difference> = comparison.differences.iter().filter(|one| !one.allowed).collect();
     if !refused.is_empty() {
-        comparison.reasons = refused;
+        let reasons = refused.iter().map(|one| format!("{}: {}", one.field, one.text)).collect();
+        comparison.diagnostic_changes = diagnosis::changes(base, candidate, &refused);
+        comparison.reasons = reasons;
         return comparison;
     }
     comparison.metrics = judge_all(base, candidate, options, comparison.interleaved);

@@ -2,11 +2,11 @@
 //!
 //! Uses `analysis::diff`. Invariants: the declared shape; null where a run lacks a number; no number that is not finite.
 
-use crate::analysis::diff::{Comparison, Metric, Number, Rule, Verdict};
+use crate::analysis::diff::{Change, Comparison, Metric, Number, Rule, Verdict};
 use ddo_schemas::Ratio;
 use ddo_schemas::scalar::JsonScalar;
 use ddo_schemas::unit::Nullable;
-use ddo_schemas::verdict::{Answer, ComparedMetric, ComparedRuns, DifferingField, EffectSize, VerdictDocument};
+use ddo_schemas::verdict::{Answer, ComparedMetric, ComparedRuns, DiagnosticChange, DifferingField, EffectSize, VerdictDocument};
 
 /// The declared document of a comparison; with `strict` an open answer has an exit code of its own.
 pub fn document(comparison: &Comparison, strict: bool) -> VerdictDocument {
@@ -34,7 +34,22 @@ pub fn document(comparison: &Comparison, strict: bool) -> VerdictDocument {
             interleaved: comparison.interleaved,
         },
         confirmed: comparison.confirmed,
+        diagnostic_changes: match comparison.diagnostic_changes.as_slice() {
+            [] => None,
+            changes => Some(changes.iter().map(changed).collect()),
+        },
         metrics: comparison.metrics.iter().map(metric).collect(),
+    }
+}
+
+fn changed(change: &Change) -> DiagnosticChange {
+    let ratio = |value: Option<f64>| Nullable(value.filter(|value| value.is_finite()).map(Ratio));
+    DiagnosticChange {
+        path: change.path.clone(),
+        unit: change.unit.name().into(),
+        base: ratio(change.base),
+        candidate: ratio(change.candidate),
+        change_percent: ratio(change.change_percent),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Uses the declared document. Invariants: worse numbers lead; a cell cannot end its row or its table; nothing of an input becomes
 //! markup.
 
-use super::words::{chance, change, headline, is_open, is_worse, moved, side};
+use super::words::{DIAGNOSIS, chance, change, diagnosed, headline, is_open, is_worse, median_of, moved, side};
 use crate::limits::{MAX_SHOWN_CHANGES, MAX_SHOWN_REASONS};
 use ddo_schemas::verdict::{ComparedMetric, VerdictDocument};
 use std::fmt::Write;
@@ -29,6 +29,15 @@ pub fn markdown(verdict: &VerdictDocument) -> String {
     }
     for left_out in &verdict.runs.left_out {
         let _ = writeln!(out, "- left out: {}", plain(left_out));
+    }
+    let changes = diagnosed(verdict);
+    if !changes.is_empty() {
+        let _ = write!(out, "\n## {DIAGNOSIS}\n\n| metric | base | candidate | change |\n|---|---:|---:|---:|\n");
+    }
+    for one in changes.iter().take(MAX_SHOWN_CHANGES) {
+        let percent = one.change_percent.0.map_or_else(|| "none".into(), |percent| format!("{:+.1} %", percent.0));
+        let (base, candidate) = (median_of(one.base, &one.unit), median_of(one.candidate, &one.unit));
+        let _ = writeln!(out, "| {} | {base} | {candidate} | {percent} |", code(&one.path));
     }
     let gated: Vec<&ComparedMetric> = verdict.metrics.iter().filter(|metric| metric.gated).collect();
     let telling = |metric: &&&ComparedMetric| {

@@ -41,6 +41,7 @@ fn verdict(answer: Answer, metrics: Vec<ComparedMetric>) -> VerdictDocument {
             left_out: Vec::new(),
             interleaved: false,
         },
+        diagnostic_changes: None,
         confirmed: None,
         metrics,
     }

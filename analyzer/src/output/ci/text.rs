@@ -2,8 +2,8 @@
 //!
 //! Uses the declared document. Invariants: at most the columns of a printed page; the answer is the first line.
 
-use super::words::{chance, change, headline, is_open, is_worse, side};
-use crate::limits::{MAX_SHOWN_REASONS, TEXT_COLUMNS};
+use super::words::{DIAGNOSIS, chance, change, diagnosed, headline, is_open, is_worse, median_of, side};
+use crate::limits::{MAX_SHOWN_CHANGES, MAX_SHOWN_REASONS, TEXT_COLUMNS};
 use crate::run::shorten_to;
 use ddo_schemas::verdict::{ComparedMetric, VerdictDocument};
 use std::fmt::Write;
@@ -24,6 +24,7 @@ pub fn text(verdict: &VerdictDocument) -> String {
     for left_out in &verdict.runs.left_out {
         let _ = writeln!(out, "  left out: {}", shorten_to(left_out, 2 * TEXT_COLUMNS));
     }
+    diagnosis(&mut out, verdict);
     let telling = |metric: &&ComparedMetric| {
         metric.gated && (is_worse(metric) || is_open(metric) || matches!(metric.class.as_str(), "time" | "gauge"))
     };
@@ -49,6 +50,24 @@ pub fn text(verdict: &VerdictDocument) -> String {
         );
     }
     out
+}
+
+/// What a diagnosis changed between two sides that differ in nothing else.
+fn diagnosis(out: &mut String, verdict: &VerdictDocument) {
+    let rows = diagnosed(verdict);
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{DIAGNOSIS}\n{:<NAME_COLUMNS$} {:>12} {:>12} {:>9}", "", "base", "candidate", "change");
+    for one in rows.iter().take(MAX_SHOWN_CHANGES) {
+        let percent = one.change_percent.0.map_or_else(|| "none".into(), |percent| format!("{:+.1} %", percent.0));
+        let (base, candidate) = (median_of(one.base, &one.unit), median_of(one.candidate, &one.unit));
+        let _ = writeln!(out, "{:<NAME_COLUMNS$} {base:>12} {candidate:>12} {percent:>9}", ending(&one.path));
+    }
+    let more = rows.len().saturating_sub(MAX_SHOWN_CHANGES);
+    if more > 0 {
+        let _ = writeln!(out, "and {more} more; --json has all");
+    }
 }
 
 /// The end of a path says most.

@@ -2,9 +2,11 @@
 //!
 //! Uses the declared document. Invariants: the unit stands with the number; what is missing is said, never shown as zero.
 
+use crate::analysis::diff::classes::plain;
+use ddo_schemas::Ratio;
 use ddo_schemas::scalar::JsonScalar;
-use ddo_schemas::unit::human_bytes;
-use ddo_schemas::verdict::{Answer, ComparedMetric, VerdictDocument};
+use ddo_schemas::unit::{Nullable, human_bytes};
+use ddo_schemas::verdict::{Answer, ComparedMetric, DiagnosticChange, VerdictDocument};
 
 /// True for an answer that makes a gate fail.
 pub(super) fn is_worse(metric: &ComparedMetric) -> bool {
@@ -77,6 +79,36 @@ pub(super) fn headline(verdict: &VerdictDocument) -> String {
             format!("{}{label}: {worse} of {gated} gated numbers are worse, {open} cannot be judged; {runs}", answer.name())
         }
     }
+}
+
+/// What leads the table of a diagnosis: steps, then windows, then what the scopes say about themselves.
+const OF_A_DIAGNOSIS: [&str; 5] = [
+    "runtime.execution_timing.diagnostic_step_wait.",
+    "runtime.execution_timing.",
+    "runtime.native_timeline.",
+    "journal.",
+    "runtime.allocation_diagnostics.",
+];
+
+/// Headline of the table of a diagnosis.
+pub(super) const DIAGNOSIS: &str = "what the diagnosis changed (not a benchmark: medians, no verdict)";
+
+/// What a diagnosis changed, the most telling first; numbers of single units and those that did not move are left to the document.
+pub(super) fn diagnosed(verdict: &VerdictDocument) -> Vec<&DiagnosticChange> {
+    let place = |one: &DiagnosticChange| OF_A_DIAGNOSIS.iter().position(|begin| plain(&one.path).starts_with(begin));
+    let moved = |one: &&DiagnosticChange| {
+        let both = one.base.0.is_some() && one.candidate.0.is_some();
+        let zero = [one.base.0, one.candidate.0].into_iter().flatten().all(|value| value.0 == 0.0);
+        !zero && (!both || one.base.0 != one.candidate.0) && place(one).is_some()
+    };
+    let mut rows: Vec<&DiagnosticChange> = verdict.diagnostic_changes.iter().flatten().filter(moved).collect();
+    rows.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.path.cmp(&b.path)));
+    rows
+}
+
+/// A side of such a change with its unit.
+pub(super) fn median_of(value: Nullable<Ratio>, unit: &str) -> String {
+    value.0.map_or_else(|| "none".into(), |value| amount(value.0, unit))
 }
 
 /// Ungated numbers that changed, the largest change first.

@@ -32,6 +32,10 @@ pub(super) fn draw(model: &mut Model, run: &Run, number: usize, clocks: &Clocks,
             if let Some(resolution) = loaded.timeline.as_ref().and_then(|timeline| timeline.recorded.resolution_seconds) {
                 facts.push((format!("{prefix}.timeline.{at}.{report}.resolution_seconds"), resolution.0.to_string()));
             }
+            let scopes = loaded.diagnostic_scopes();
+            if !scopes.is_empty() {
+                facts.push((format!("{prefix}.report.{at}.{report}.not_a_benchmark"), scopes.join(" ")));
+            }
         }
     }
     for (at, trace) in run.operators.iter().enumerate() {

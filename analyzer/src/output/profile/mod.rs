@@ -25,7 +25,14 @@ pub const TITLE: &str = "DDO profile";
 pub fn of(run: &Run) -> String {
     let components = run.all().flat_map(|run| &run.components);
     let profiles: Vec<String> = components.filter_map(of_component).collect();
-    if profiles.is_empty() { format!("{TITLE}\n  no report and no journal record was found\n") } else { profiles.join("\n") }
+    let generations = super::generations::profile(run);
+    let profiles = match (profiles.is_empty(), generations.is_empty()) {
+        (true, true) => format!("{TITLE}\n  no report and no journal record was found\n"),
+        (true, false) => String::new(),
+        (false, true) => profiles.join("\n"),
+        (false, false) => format!("{}\n", profiles.join("\n")),
+    };
+    profiles + &generations
 }
 
 /// The profile of a component; `None` where it recorded nothing.

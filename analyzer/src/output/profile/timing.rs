@@ -5,7 +5,7 @@
 
 use super::document::{Document, Form, Line, UNAVAILABLE, decimals};
 use crate::analysis::{floor, steps, windows};
-use crate::run::{LoadedReport, Scalar};
+use crate::run::Scalar;
 use ddo_schemas::summary::FloorTerm;
 use ddo_schemas::timeline::SampleKind;
 
@@ -87,9 +87,8 @@ pub(super) fn floor(document: &Document<'_>, lines: &mut Vec<String>) {
         return;
     }
     let found = floor::of(document.component, &steps::of(document.component));
-    let diagnostic = document.report.is_some_and(LoadedReport::is_diagnostic);
     let efficiency = match found.efficiency {
-        Some(_) if diagnostic => format!("{UNAVAILABLE} (a diagnostic run)"),
+        _ if found.diagnostic => format!("{UNAVAILABLE} (a diagnostic run)"),
         Some(efficiency) => format!("{:.1}%", efficiency * 100.0),
         None => UNAVAILABLE.into(),
     };

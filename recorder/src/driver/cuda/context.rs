@@ -108,6 +108,11 @@ impl Context {
         self.device
     }
 
+    /// Tells contexts apart while they live.
+    pub(super) fn id(&self) -> u64 {
+        self.raw as u64
+    }
+
     /// Makes the context current on this thread unless it is. The thread's own record is asked, so a host program that
     /// switches contexts between two calls does no harm.
     ///

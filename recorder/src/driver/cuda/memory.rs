@@ -9,6 +9,7 @@ use super::context::Context;
 use super::error::{check, invalid};
 use super::handle::Stream;
 use super::ledger::{Ledger, Registered};
+use crate::driver::job::Keeper;
 use crate::driver::{
     DeviceAddress, DriverError, DriverErrorKind, DriverResult, HostAccess, HostBytes, MemoryInfo, PhysicalId, RegistrationId,
 };
@@ -23,7 +24,7 @@ struct State {
     physical: BTreeMap<PhysicalId, (u64, u64)>,
     ledger: Ledger,
     registered: Registered,
-    leases: BTreeMap<RegistrationId, HostBytes>,
+    leases: BTreeMap<RegistrationId, Keeper>,
 }
 
 /// Device memory and registrations of one driver.
@@ -191,7 +192,7 @@ impl Memory {
         state.next += 1;
         let id = RegistrationId(state.next);
         state.registered.insert(start as usize, slice.len());
-        state.leases.insert(id, bytes.clone());
+        state.leases.insert(id, bytes.keeper());
         Ok(id)
     }
 
@@ -200,11 +201,11 @@ impl Memory {
         let lease = self.state().leases.get(&id).cloned();
         let lease = lease.ok_or_else(|| invalid(call, format!("registration {} does not exist", id.0)))?;
         self.context.make_current(call)?;
-        let start = lease.as_slice().as_ptr();
+        let start = lease.start as *mut std::ffi::c_void;
         // SAFETY: registered by `register` at this address and still leased; the caller has proof that no copy reads it.
-        check(call, "cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(start.cast_mut().cast()) })?;
+        check(call, "cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(start) })?;
         let mut state = self.state();
-        state.registered.remove(start as usize);
+        state.registered.remove(lease.start);
         let kept = state.leases.remove(&id);
         drop(state);
         drop(kept);
@@ -257,9 +258,9 @@ impl Memory {
     pub(super) fn end(&mut self, idle: bool) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for lease in std::mem::take(&mut state.leases).into_values() {
-            let start = lease.as_slice().as_ptr();
+            let start = lease.start as *mut std::ffi::c_void;
             // SAFETY: registered at this address and still leased; an idle device reads nothing.
-            let ended = idle && unsafe { sys::cuMemHostUnregister(start.cast_mut().cast()) } == sys::CUresult::CUDA_SUCCESS;
+            let ended = idle && unsafe { sys::cuMemHostUnregister(start) } == sys::CUresult::CUDA_SUCCESS;
             if !ended {
                 std::mem::forget(lease);
             }

@@ -92,6 +92,7 @@ impl CudaDriver {
             page_bytes: memory.page_bytes(),
             read_only_registration: read_only == 1,
             link_bytes_per_second: None,
+            context: context.id(),
         };
         let cupti = cupti::Cupti::new(&context);
         Ok(Arc::new(CudaDriver { facts, priorities, table: Mutex::default(), memory, cupti, context }))

@@ -31,7 +31,7 @@ struct Reservation {
 struct Physical {
     bytes: u64,
     file_offset: Option<u64>,
-    mapped: bool,
+    mappings: u32,
     released: bool,
 }
 
@@ -241,7 +241,7 @@ impl HostMemory {
         state.used_bytes += bytes;
         state.next += 1;
         let id = PhysicalId(state.next);
-        state.physical.insert(id, Physical { bytes, file_offset: None, mapped: false, released: false });
+        state.physical.insert(id, Physical { bytes, file_offset: None, mappings: 0, released: false });
         Ok(id)
     }
 
@@ -254,8 +254,8 @@ impl HostMemory {
         if !(address.0 - base).is_multiple_of(self.page_bytes) || state.overlaps(address.0, bytes) {
             return Err(invalid(call, format!("{bytes} bytes at {:#x} are mapped already or not on a page", address.0)));
         }
-        let physical = state.physical.get(&id).filter(|physical| !physical.released && !physical.mapped);
-        let physical = physical.ok_or_else(|| invalid(call, format!("memory {} is not free to be mapped", id.0)))?;
+        let physical = state.physical.get(&id).filter(|physical| !physical.released);
+        let physical = physical.ok_or_else(|| invalid(call, format!("memory {} does not exist", id.0)))?;
         if physical.bytes != bytes {
             return Err(invalid(call, format!("memory {} has {} bytes, {bytes} are to be mapped", id.0, physical.bytes)));
         }
@@ -283,7 +283,7 @@ impl HostMemory {
         state.insert(address.0, Mapping { bytes, file_offset: offset, physical: id, accessible: false });
         if let Some(physical) = state.physical.get_mut(&id) {
             physical.file_offset = Some(offset);
-            physical.mapped = true;
+            physical.mappings += 1;
         }
         Ok(())
     }
@@ -331,8 +331,8 @@ impl HostMemory {
         for start in starts {
             let Some(mapping) = state.remove(start) else { continue };
             if let Some(physical) = state.physical.get_mut(&mapping.physical) {
-                physical.mapped = false;
-                if physical.released {
+                physical.mappings -= 1;
+                if physical.released && physical.mappings == 0 {
                     self.punch(&mut state, mapping.physical)?;
                 }
             }
@@ -345,7 +345,7 @@ impl HostMemory {
         let physical = state.physical.get_mut(&id).filter(|physical| !physical.released);
         let physical = physical.ok_or_else(|| invalid("memory_release", format!("memory {} does not exist", id.0)))?;
         physical.released = true;
-        if physical.mapped { Ok(()) } else { self.punch(&mut state, id) }
+        if physical.mappings > 0 { Ok(()) } else { self.punch(&mut state, id) }
     }
 
     /// Gives the file's pages back and forgets the memory.

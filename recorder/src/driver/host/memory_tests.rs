@@ -71,6 +71,27 @@ fn memory_keeps_its_contents_when_it_moves() {
 }
 
 #[test]
+fn memory_at_two_places_is_the_same_memory_and_counts_once() {
+    let memory = memory(10_000);
+    let base = memory.reserve(4 * PAGE).expect("reserve");
+    let id = memory.create(2 * PAGE).expect("create");
+    for start in [base, base.offset(2 * PAGE)] {
+        memory.map(start, 2 * PAGE, id).expect("map");
+        memory.set_access(start, 2 * PAGE).expect("access");
+    }
+    assert_eq!(memory.info().total_bytes - memory.info().free_bytes, 2 * PAGE);
+    memory.write(base.offset(2 * PAGE - 4), &[1, 2, 3, 4, 5, 6, 7, 8]);
+    let context = HostContext::new(Vec::new());
+    assert_eq!(slice(base, 4, &context), [5, 6, 7, 8], "what runs over the first end is at the begin");
+    memory.release(id).expect("release while mapped waits for the unmaps");
+    memory.unmap(base.offset(2 * PAGE), 2 * PAGE).expect("unmap");
+    assert_eq!(slice(base, 4, &context), [5, 6, 7, 8]);
+    memory.unmap(base, 2 * PAGE).expect("unmap");
+    assert_eq!(memory.info().free_bytes, memory.info().total_bytes);
+    memory.free(base, 4 * PAGE).expect("free");
+}
+
+#[test]
 fn the_mapping_limit_is_refused_by_name() {
     let memory = memory(9);
     let base = memory.reserve(64 * PAGE).expect("reserve");

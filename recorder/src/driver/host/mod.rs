@@ -36,6 +36,7 @@ use machine::Op;
 use memory::HostMemory;
 use registered::Registered;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use watch::Watch;
 
@@ -99,6 +100,8 @@ pub struct HostDriver {
     memory: Arc<HostMemory>,
     executor: Executor,
     registered: Registered,
+    /// Each host driver is a context of its own.
+    context: u64,
     watch: Arc<Watch>,
 }
 
@@ -125,7 +128,9 @@ impl HostDriver {
         let (rate, watch) = (options.link_bytes_per_second, Arc::new(Watch::default()));
         let executor = Executor::new(options.mode, rate, options.link_latency, Arc::clone(&memory), Arc::clone(&watch));
         let registered = Registered::new(options.registration_limit_bytes);
-        Ok(Arc::new(HostDriver { options, memory, executor, registered, watch }))
+        static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+        let context = CONTEXTS.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(HostDriver { options, memory, executor, registered, context, watch }))
     }
 
     /// The time that streams see: virtual in the stepped modes, since the driver's start otherwise, in nanoseconds.
@@ -182,6 +187,7 @@ impl Driver for HostDriver {
             page_bytes: self.options.page_bytes,
             read_only_registration: true,
             link_bytes_per_second: self.options.link_bytes_per_second,
+            context: self.context,
         }
     }
 

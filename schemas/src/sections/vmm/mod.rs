@@ -4,7 +4,7 @@
 //! of a part that is not in use is left out, and no field stands in two tables.
 
 use crate::section;
-use crate::sections::VmmParts;
+use crate::sections::{VmmParts, VmmPass};
 use crate::unit::Unit;
 
 mod admission;
@@ -86,6 +86,7 @@ section! {
         allocator_pool: AllocatorPool,
         allocator: Allocator,
         parts: VmmParts,
+        pass: VmmPass,
     }
 }
 

@@ -1,61 +1,33 @@
-//! Execution slots: fixed places that streamed units take turns in.
+//! Fixed places that streamed units take turns in.
 
-use super::stream::{Blocked, Claim, Consumer, Fence, Holding, PlaceKey, Want, replace_consumer};
-use super::{MappingBook, give_back, map_fresh};
-use crate::driver::{DeviceAddress, Driver, DriverResult, EventId, PhysicalId};
-use std::sync::Arc;
+use super::{Blocked, Claim, Fence, Holding, PlaceKey, Reader, Want, replace_reader};
 
-#[derive(Debug, Default)]
-struct Slot {
-    memory: Option<PhysicalId>,
+#[derive(Clone, Debug)]
+struct Slot<C> {
     holding: Option<Holding>,
     guards: u32,
     /// Latest work of each stream that reads the contents and whose end is not proven.
-    consumers: Vec<Consumer>,
+    consumers: Vec<C>,
     turn: u64,
     quarantined: bool,
 }
 
-/// The slots, mapped as long as the component is attached.
-#[derive(Debug)]
-pub struct SlotPool {
-    driver: Arc<dyn Driver>,
-    base: DeviceAddress,
+/// Slots of one size.
+#[derive(Clone, Debug)]
+pub struct SlotPlaces<C> {
     slot_bytes: u64,
-    slots: Vec<Slot>,
+    slots: Vec<Slot<C>>,
     turns: u64,
-    reserved_bytes: u64,
-    book: Arc<MappingBook>,
 }
 
-impl SlotPool {
-    /// Reserves and maps `count` slots of `slot_bytes`.
-    ///
-    /// # Errors
-    /// The driver's; memory mapped so far is given back.
-    pub fn map(driver: Arc<dyn Driver>, book: &Arc<MappingBook>, count: u64, slot_bytes: u64) -> DriverResult<SlotPool> {
-        let reserved_bytes = count.saturating_mul(slot_bytes);
-        let base = if count == 0 { DeviceAddress(0) } else { driver.address_reserve(reserved_bytes)? };
-        let mut pool = SlotPool { driver, base, slot_bytes, slots: Vec::new(), turns: 0, reserved_bytes, book: Arc::clone(book) };
-        for index in 0..count {
-            match map_fresh(&*pool.driver, pool.address(PlaceKey(index)), slot_bytes, book) {
-                Ok(memory) => pool.slots.push(Slot { memory: Some(memory), ..Slot::default() }),
-                Err(error) => {
-                    if pool.release().is_err() {
-                        book.lost_bytes.add(pool.resident_bytes());
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(pool)
+impl<C: Reader> SlotPlaces<C> {
+    /// `count` free slots of `slot_bytes`.
+    pub fn new(count: u64, slot_bytes: u64) -> SlotPlaces<C> {
+        let free = |_| Slot { holding: None, guards: 0, consumers: Vec::new(), turn: 0, quarantined: false };
+        SlotPlaces { slot_bytes, slots: (0..count).map(free).collect(), turns: 0 }
     }
 
-    pub(super) fn address(&self, key: PlaceKey) -> DeviceAddress {
-        self.base.offset(key.0 * self.slot_bytes)
-    }
-
-    fn slot(&mut self, key: PlaceKey) -> Option<&mut Slot> {
+    fn slot(&mut self, key: PlaceKey) -> Option<&mut Slot<C>> {
         self.slots.get_mut(key.0 as usize)
     }
 
@@ -69,16 +41,17 @@ impl SlotPool {
         self.slot_bytes
     }
 
+    /// Whether a slot may never be used again.
+    pub fn is_quarantined(&self, index: usize) -> bool {
+        self.slots.get(index).is_some_and(|slot| slot.quarantined)
+    }
+
+    pub(super) fn offset(&self, key: PlaceKey) -> u64 {
+        key.0 * self.slot_bytes
+    }
+
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.count() * self.slot_bytes
-    }
-
-    pub(super) fn resident_bytes(&self) -> u64 {
-        self.slots.iter().filter(|slot| slot.memory.is_some()).count() as u64 * self.slot_bytes
-    }
-
-    pub(super) fn quarantined_bytes(&self) -> u64 {
-        self.slots.iter().filter(|slot| slot.quarantined).count() as u64 * self.slot_bytes
     }
 
     pub(super) fn find(&self, owner: usize) -> Option<(PlaceKey, Holding)> {
@@ -89,7 +62,7 @@ impl SlotPool {
 
     /// The slot whose turn was longest ago, among those that nobody has in hand, where nothing uploaded ahead is lost
     /// and none of the owners to keep lives.
-    pub(super) fn survey(&self, want: &Want<'_>) -> Result<Claim, Blocked> {
+    pub(super) fn survey(&self, want: &Want<'_>) -> Result<Claim<C>, Blocked> {
         let usable = self.slots.iter().zip(0..).filter(|(slot, _)| {
             let kept = slot.holding.is_some_and(|holding| holding.ahead || want.keep.contains(&holding.owner));
             slot.guards == 0 && !slot.quarantined && !kept
@@ -104,7 +77,7 @@ impl SlotPool {
         self.turns
     }
 
-    pub(super) fn commit(&mut self, claim: &Claim) {
+    pub(super) fn commit(&mut self, claim: &Claim<C>) {
         let turn = self.next_turn();
         if let Some(slot) = self.slot(claim.key) {
             slot.holding = None;
@@ -113,7 +86,7 @@ impl SlotPool {
         }
     }
 
-    pub(super) fn owe(&mut self, key: PlaceKey, consumers: impl IntoIterator<Item = Consumer>) {
+    pub(super) fn owe(&mut self, key: PlaceKey, consumers: impl IntoIterator<Item = C>) {
         if let Some(slot) = self.slot(key) {
             slot.consumers.extend(consumers);
         }
@@ -139,9 +112,9 @@ impl SlotPool {
         }
     }
 
-    pub(super) fn note_consumer(&mut self, key: PlaceKey, consumer: Consumer) {
+    pub(super) fn note_consumer(&mut self, key: PlaceKey, consumer: C) {
         if let Some(slot) = self.slot(key) {
-            replace_consumer(&mut slot.consumers, consumer);
+            replace_reader(&mut slot.consumers, consumer);
         }
     }
 
@@ -153,10 +126,10 @@ impl SlotPool {
         }
     }
 
-    pub(super) fn consumer_done(&mut self, keys: &[PlaceKey], event: EventId) {
+    pub(super) fn consumer_done(&mut self, keys: &[PlaceKey], done: impl Fn(&C) -> bool) {
         for key in keys {
             if let Some(slot) = self.slot(*key) {
-                slot.consumers.retain(|consumer| consumer.event != event);
+                slot.consumers.retain(|consumer| !done(consumer));
             }
         }
     }
@@ -182,25 +155,5 @@ impl SlotPool {
             slot.quarantined = true;
             slot.holding = None;
         }
-    }
-
-    pub(super) fn release(&mut self) -> DriverResult<()> {
-        let mut first = Ok(());
-        for index in 0..self.slots.len() {
-            let address = self.address(PlaceKey(index as u64));
-            let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.quarantined) else { continue };
-            let Some(memory) = slot.memory else { continue };
-            let given_back = give_back(&*self.driver, address, self.slot_bytes, memory, &self.book);
-            if !given_back.as_ref().is_err_and(|failure| failure.still_mapped) {
-                slot.memory = None;
-            }
-            first = first.and(given_back.map_err(|failure| failure.error));
-        }
-        first?;
-        if self.reserved_bytes > 0 && self.slots.iter().all(|slot| slot.memory.is_none()) {
-            self.driver.address_free(self.base, self.reserved_bytes)?;
-            self.reserved_bytes = 0;
-        }
-        Ok(())
     }
 }

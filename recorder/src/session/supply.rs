@@ -1,0 +1,165 @@
+//! Source bytes that have to be read first: opening their supply, and telling it what comes.
+
+use super::component::Component;
+use super::state::{Inner, PartPlan, State};
+use crate::config::{OffloadConfig, SourceChoice};
+use crate::driver::StreamId;
+use crate::error::{Error, Result};
+use crate::limits::MAX_AHEAD_PARTS;
+use crate::memory::{HostRing, Retained, SourceKind, Window};
+use crate::plan::{ParameterSource, RetainedShape, RingShape, retained_shape, ring_shape};
+use crate::transfer::{PartBatch, SourceReaders, Supply};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The source that takes effect, and the host memory that it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SourcePlan {
+    pub(super) kind: SourceKind,
+    ring: Option<RingShape>,
+    retained: Option<RetainedShape>,
+}
+
+/// Settles the source. Nothing is taken yet.
+pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Result<SourcePlan> {
+    let retains = config.host.retained_bytes > 0 || config.host.retained_slots > 0;
+    let has_files = component.checkpoint.is_some();
+    let kind = match config.source {
+        SourceChoice::Cpu => SourceKind::Cpu,
+        SourceChoice::Auto if !has_files => SourceKind::Cpu,
+        SourceChoice::Auto if retains => SourceKind::Retained,
+        SourceChoice::Auto | SourceChoice::Mapped => SourceKind::Mapped,
+        SourceChoice::Ring => SourceKind::Ring,
+        SourceChoice::Retained => SourceKind::Retained,
+    };
+    if !has_files && kind != SourceKind::Cpu {
+        let reason = "the component's tensors lie in host memory, not in a file".to_string();
+        return Err(Error::Unsupported { what: format!("source {:?}", kind.name()), reason });
+    }
+    if retains && kind != SourceKind::Retained {
+        let reason = format!("it is given, but the source is {:?}", kind.name());
+        return Err(Error::invalid("retained storage", reason));
+    }
+    if !kind.is_streamed() {
+        return Ok(SourcePlan { kind, ring: None, retained: None });
+    }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let ring = ring_shape(&config.host, processors)?;
+    let retained = retained_shape(&config.host, &ring)?;
+    if kind == SourceKind::Retained && retained.is_none() {
+        let what = "source \"retained\" without a ceiling of retained storage";
+        return Err(Error::refused("retained_without_ceiling", what, 0, 1, "bytes"));
+    }
+    Ok(SourcePlan { kind, ring: Some(ring), retained })
+}
+
+/// Windows that every pass reads, in the order of the parts.
+fn streamed_windows(parts: &[PartPlan], segment_bytes: u64) -> Vec<Window> {
+    let mut windows = Vec::new();
+    for tensor in parts.iter().filter(|part| !part.resident).flat_map(|part| &part.batch).filter(|tensor| tensor.bytes > 0) {
+        let ParameterSource::File { file, offset } = tensor.source else { continue };
+        let last = offset.saturating_add(tensor.bytes - 1) / segment_bytes;
+        windows.extend((offset / segment_bytes..=last).map(|index| Window { file, index }));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    windows.retain(|window| seen.insert(*window));
+    windows
+}
+
+/// Opens the supply that the plan describes; `None` where every byte is held already.
+pub(super) fn open_supply(
+    component: &Component,
+    config: &OffloadConfig,
+    plan: SourcePlan,
+    parts: &[PartPlan],
+    upload: StreamId,
+) -> Result<Option<Mutex<Supply>>> {
+    let (Some(shape), Some(checkpoint)) = (plan.ring, &component.checkpoint) else { return Ok(None) };
+    let (driver, budget, limit) = (&config.driver, &config.host_budget, config.host.process_limit_bytes);
+    let mut ring = HostRing::open(Arc::clone(driver), Arc::clone(budget), shape, limit)?;
+    let files = Arc::clone(checkpoint.files());
+    let retained = plan.retained.map(|shape| {
+        let lengths = files.iter().map(|file| file.identity().bytes).collect();
+        let readings = (Arc::clone(&config.host_readings), config.host.headroom_bytes);
+        let streamed = streamed_windows(parts, shape.segment_bytes);
+        Retained::new(Arc::clone(driver), (Arc::clone(budget), limit), readings, shape, lengths, &streamed)
+    });
+    let readers = SourceReaders::start(files, shape.readers).map_err(|error| {
+        let _ = ring.release();
+        Error::io("start a thread that reads", checkpoint.path(), error)
+    })?;
+    let (driver, clock) = (Arc::clone(driver), Arc::clone(&config.clock));
+    Ok(Some(Mutex::new(Supply::new(driver, clock, upload, ring, readers, retained))))
+}
+
+/// Locks a supply.
+pub(crate) fn lock(supply: &Mutex<Supply>) -> MutexGuard<'_, Supply> {
+    supply.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    /// Lets the supply read what will be uploaded next, as far as its memory goes. Waits for nothing; a failure is raised
+    /// by the next call.
+    pub(super) fn read_ahead(&self, state: &mut State) {
+        let Some(supply) = &self.supply else { return };
+        if state.poisoned.is_some() || state.deferred.is_some() {
+            return;
+        }
+        let mut batches: Vec<(usize, Arc<PartBatch>)> = Vec::new();
+        for part in self.expected_reads(state) {
+            match self.batch(state, part) {
+                Ok(batch) => batches.push((part, batch)),
+                Err(error) => {
+                    state.deferred = Some(error);
+                    return;
+                }
+            }
+        }
+        let clock = &*self.clock;
+        let mut supply = lock(supply);
+        let mut expect = || supply.expect(batches.iter().map(|(part, batch)| (*part, batch.extents())));
+        let is_new = batches.len() > state.reads_ahead;
+        let told = match is_new {
+            true => self.counters.source_prepare.time(clock, || self.counters.bridge.source_prepare_total.time(clock, expect)),
+            false => expect(),
+        };
+        state.reads_ahead = supply.queued_parts();
+        drop(supply);
+        if let Err(error) = told {
+            state.deferred = Some(error);
+        }
+    }
+
+    /// Parts that will be uploaded next and are not on their way, in their order, a ring's worth of bytes. Before an order
+    /// is learned, the order of the component is the guess, until it is found wrong.
+    fn expected_reads(&self, state: &State) -> Vec<usize> {
+        let learned = (0..).map_while(|later| state.order.ahead(later));
+        let guess = (state.order.passes() == 0 && !state.guess_is_wrong).then_some(state.order.latest()).flatten();
+        let guessed = guess.into_iter().flat_map(|latest| latest + 1..self.parts.len());
+        let (mut parts, mut bytes) = (Vec::new(), 0u64);
+        for part in learned.chain(guessed) {
+            let (Some(plan), Some(residence)) = (self.parts.get(part), state.residence.get(part)) else { break };
+            let is_there = if plan.resident { residence.in_arena } else { state.stream.find(part).is_some() };
+            if is_there || parts.contains(&part) {
+                continue;
+            }
+            if bytes >= self.rules.read_ahead_bytes || parts.len() as u64 >= MAX_AHEAD_PARTS {
+                break;
+            }
+            bytes = bytes.saturating_add(plan.payload_bytes);
+            parts.push(part);
+        }
+        parts
+    }
+
+    /// Closes what the supply has proven complete.
+    pub(super) fn collect_supply(&self) -> Result<()> {
+        self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).collect(true))
+    }
+}
+
+impl SourcePlan {
+    /// Bytes that may be read ahead of uploads.
+    pub(super) fn read_ahead_bytes(&self) -> u64 {
+        self.ring.map_or(0, |ring| ring.bytes())
+    }
+}
