@@ -186,4 +186,37 @@ mod tests {
         let kept = watch.stop(0).expect("stops");
         assert_eq!((kept.works.len(), kept.calls.len(), kept.dropped), (2, 0, 1));
     }
+
+    #[test]
+    fn virtual_time_is_recorded_to_the_nanosecond() {
+        use crate::driver::activity::StreamActivity as _;
+        use crate::driver::{Driver as _, HostBytes, HostDriver, HostMode, HostOptions, Job, JobFailures, Launch, Priority};
+        use std::time::Duration;
+        let (mode, rate) = (HostMode::Stepped, Some(1_000_000_000));
+        let link_latency = Duration::from_nanos(7);
+        let options = HostOptions { mode, page_bytes: 4096, link_bytes_per_second: rate, link_latency, ..HostOptions::default() };
+        let driver = HostDriver::new(options).expect("a host driver");
+        let place = driver.address_reserve(4096).expect("addresses");
+        let memory = driver.memory_create(4096).expect("memory");
+        driver.memory_map(place, 4096, memory).expect("mapped");
+        driver.memory_set_access(place, 4096).expect("accessible");
+        let (a, b) = (driver.stream_create(Priority::High).expect("a"), driver.stream_create(Priority::Normal).expect("b"));
+        let bytes = |count: u64| HostBytes::new(Arc::new(vec![1u8; 4096]), 0, count).expect("inside");
+        driver.copy_to_device(place, bytes(4000), a).expect("before anybody wants to know");
+        driver.start(ActivityFilter::All, 100).expect("starts");
+        driver.enter(3).expect("entered");
+        driver.copy_to_device(place, bytes(1000), a).expect("queued");
+        let job = Job::host(|_| Ok(())).lasting(Duration::from_nanos(500));
+        let launch = Launch { job, grants: Vec::new(), unit: "block".into(), failures: Arc::new(JobFailures::default()) };
+        driver.launch(b, launch).expect("queued");
+        let found = driver.stop().expect("stopped");
+        let mut ran: Vec<_> = found.works.iter().map(|w| (w.name.as_str(), w.stream, w.start_ns, w.end_ns, w.bytes)).collect();
+        ran.sort_unstable();
+        // The copy waits for the one before it, which nobody recorded.
+        assert_eq!(ran, [(COPY_NAME, a.0, 4007, 5014, Some(1000)), ("block", b.0, 0, 500, None)]);
+        assert_eq!(found.now_ns, 5014);
+        let calls: Vec<_> = found.calls.iter().map(|call| (call.name.as_str(), call.range)).collect();
+        assert_eq!(calls, [("copy_to_device", 3), ("launch", 3)]);
+        driver.stream_destroy(a).and(driver.stream_destroy(b)).expect("ended");
+    }
 }
