@@ -47,7 +47,7 @@ const ALL: [&str; 6] =
 fn a_run_with_every_scope_says_what_it_found_and_that_it_is_no_benchmark() {
     let at = scratch("scopes-all");
     for (component, words) in models(&at) {
-        let sample: Vec<String> = words.iter().cloned().chain(["--steps".into(), "4".into()]).collect();
+        let sample: Vec<String> = words.iter().cloned().chain(["--steps", "4", "--ceiling", "60%"].map(str::to_owned)).collect();
         let recorded = record(&at, component, &ALL, &sample).ended(0);
         assert!(recorded.out.contains("12 steps, each bit for bit equal to the resident run"), "{}", recorded.out);
         assert_eq!(recorded.out.matches("(not a benchmark)").count(), 2, "waits and driver calls: {}", recorded.out);
@@ -81,7 +81,7 @@ fn a_run_with_every_scope_says_what_it_found_and_that_it_is_no_benchmark() {
 fn told(at: &Scratch, component: &str) {
     let screen = analyze(at, &[component]).ended(0).out;
     for part in
-        ["NOT A BENCHMARK: allocation_diagnostics and diagnostic_step_wait was on", "driver calls", "generations", "(cold)"]
+        ["NOT A BENCHMARK: allocation_diagnostics and diagnostic_step_wait were on", "driver calls", "generations", "(cold)"]
     {
         assert!(screen.contains(part), "{part:?} is missing:\n{screen}");
     }

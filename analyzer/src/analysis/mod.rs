@@ -64,7 +64,8 @@ fn diagnosed(component: &Component) -> Option<Finding> {
     } else {
         format!(" ({} more reports of the component are none either)", others.len())
     };
-    let text = format!("is not a benchmark: {} was on while it ran{more}", names.join(" and "));
+    let were = if names.len() == 1 { "was" } else { "were" };
+    let text = format!("is not a benchmark: {} {were} on while it ran{more}", names.join(" and "));
     Some(Finding::note("not_a_benchmark", &first.file, text))
 }
 

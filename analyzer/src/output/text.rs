@@ -231,7 +231,8 @@ fn diagnosis(screen: &mut Screen, component: Option<&Component>) {
         return;
     }
     let names: Vec<&str> = scopes.iter().map(|scope| scope.rsplit('.').next().unwrap_or(scope)).collect();
-    screen.item("diagnosis", &format!("NOT A BENCHMARK: {} was on", names.join(" and ")));
+    let were = if names.len() == 1 { "was" } else { "were" };
+    screen.item("diagnosis", &format!("NOT A BENCHMARK: {} {were} on", names.join(" and ")));
     let wait = report.timing.as_ref().and_then(|timing| timing.diagnostic_step_wait.as_ref());
     if let Some((calls, waited)) = wait.and_then(|wait| wait.calls.zip(wait.host_seconds)) {
         screen.more(&format!(
