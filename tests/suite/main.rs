@@ -16,6 +16,7 @@ mod driver_contract;
 mod faults;
 mod fuzz;
 mod golden;
+mod host_ledgers;
 mod journal_crash;
 mod ledgers;
 mod minilm;

@@ -101,8 +101,15 @@ impl PartBatch {
                 merged.push(*tensor);
             }
         }
-        let lease = |copy: &BatchTensor| Some((copy.offset, sources.origin(copy.source, copy.bytes)?));
-        let copies = merged.iter().map(lease).collect::<Option<Vec<_>>>()?;
+        let mut copies: Vec<(u64, Origin)> = Vec::new();
+        for copy in &merged {
+            let mut to = copy.offset;
+            for origin in sources.origins(copy.source, copy.bytes)? {
+                let bytes = origin.bytes();
+                copies.push((to, origin));
+                to += bytes;
+            }
+        }
         let streamed = |(_, origin): &(u64, Origin)| match origin {
             Origin::Streamed(extent) => Some(*extent),
             Origin::Held(_) => None,
