@@ -5,16 +5,17 @@
 //! Invariants: without options the recorder's defaults hold, and retained storage takes what holds the whole checkpoint.
 
 use clap::Args;
+use ddo_recorder::limits::{DEFAULT_STAGING_BYTES, DEFAULT_STAGING_SLOT_BYTES};
 use ddo_recorder::{HostMemorySettings, RegistrationPolicy, SourceChoice};
 
 /// Host memory of the sources `ring` and `retained`.
 #[derive(Clone, Debug, Args)]
 pub struct HostMemoryArgs {
     /// Registered staging memory of the ring, in MiB.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=40_960))]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_STAGING_BYTES >> 20, value_parser = clap::value_parser!(u64).range(1..=40_960))]
     pub staging_mib: u64,
     /// One slot of the ring, in KiB: a multiple of 4.
-    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(4..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_STAGING_SLOT_BYTES >> 10, value_parser = clap::value_parser!(u64).range(4..=65_536))]
     pub staging_slot_kib: u64,
     /// Threads that read files and copy into the ring; 0 for two fewer than there are processors.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=14))]
@@ -22,7 +23,7 @@ pub struct HostMemoryArgs {
     /// Ceiling of retained storage in GiB, in segments of 64 MiB; what holds the checkpoint if it is not given.
     #[arg(long, value_name = "G", value_parser = positive)]
     pub retained_gib: Option<f64>,
-    /// Ceiling of registered retained storage in GiB, in whole segments; all of it if it is not given.
+    /// Ceiling of registered source bytes (retained, or the mapped file) in GiB, in whole segments; all if it is not given.
     #[arg(long, value_name = "R", value_parser = positive)]
     pub registered_gib: Option<f64>,
     /// Which segments are registered below that ceiling: stable_subset or recycle.

@@ -436,6 +436,7 @@ const ADDITIVE: &[&str] = &[
     "runtime.state.planner_decisions.vmm_predicted_step_seconds",
     "runtime.state.planner_decisions.vmm_resident_parts",
     "runtime.state.planner_decisions.vmm_resident_units",
+    "runtime.state.planner_decisions.vmm_source_registration",
     "runtime.state.planner_decisions.vmm_streamed_bytes_per_pass",
     "runtime.state.planner_decisions.vmm_streamed_parts",
     "runtime.state.planner_decisions.vmm_streamed_units",

@@ -285,10 +285,10 @@ fn a_cap_on_registration_is_a_counted_fallback() {
     let ledger = Ledger::new(options, 0);
     let sources =
         Sources::open(Some(&checkpoint), std::slice::from_ref(&(0..length)), Vec::new(), SourceKind::Mapped).expect("mapped");
-    let mut registrations = Registrations::new(Arc::<Ledger>::clone(&ledger));
-    registrations.register(&sources, std::slice::from_ref(&(0..0)));
+    let mut registrations = Registrations::new(Arc::<Ledger>::clone(&ledger), Arc::default(), u64::MAX);
+    registrations.register(&sources, std::slice::from_ref(&(0..0)), None);
     assert!(!ledger.seen().calls.contains_key("host_register"), "a stretch without bytes is left alone");
-    registrations.register(&sources, std::slice::from_ref(&(0..length)));
+    registrations.register(&sources, std::slice::from_ref(&(0..length)), None);
     let refused = registrations.refused().expect("over the cap");
     assert!(refused.contains(&length.to_string()) && refused.contains(&(length - 1).to_string()), "{refused}");
     assert_eq!(registrations.registered_bytes(), 0);

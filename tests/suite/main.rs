@@ -19,6 +19,7 @@ mod forecast;
 mod fuzz;
 mod generations;
 mod golden;
+mod host_ledgers;
 mod journal_crash;
 mod ledgers;
 mod minilm;

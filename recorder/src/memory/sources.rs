@@ -1,10 +1,12 @@
 //! Sources of weights on the host: mapped files and host memory.
 
-use super::Checkpoint;
+use super::{Checkpoint, Window};
 use crate::driver::{Element, HostBytes, MappedFile};
 use crate::error::{Error, Result};
+use crate::limits::REGISTRATION_SEGMENT_BYTES;
 use crate::plan::ParameterSource;
 use crate::plan::checkpoint::Dtype;
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
@@ -214,6 +216,8 @@ pub struct Sources {
     files: Vec<SourceBytes>,
     tensors: Vec<HostTensor>,
     kind: SourceKind,
+    /// Segments of mapped files that the device reads directly; where they are named, the rest is read through the ring.
+    direct: Option<BTreeSet<Window>>,
 }
 
 impl Debug for Sources {
@@ -249,7 +253,7 @@ impl Sources {
             };
             files.push(source);
         }
-        Ok(Sources { files, tensors, kind })
+        Ok(Sources { files, tensors, kind, direct: None })
     }
 
     /// How file-backed tensors are held.
@@ -272,8 +276,41 @@ impl Sources {
         HostBytes::new(owner, start, length).filter(|stretch| stretch.bytes() > 0)
     }
 
+    /// Names the segments of mapped files that the device reads directly. All others are read through the ring from now on.
+    pub fn read_others_through_ring(&mut self, direct: BTreeSet<Window>) {
+        self.direct = Some(direct);
+    }
+
+    /// Where source bytes are found, in stretches that are each found in one way; `None` when they lie outside what was
+    /// opened.
+    pub fn origins(&self, source: ParameterSource, bytes: u64) -> Option<Vec<Origin>> {
+        let whole = self.origin(source, bytes)?;
+        let (Some(direct), ParameterSource::File { file, offset }) = (&self.direct, source) else { return Some(vec![whole]) };
+        if !matches!(self.files.get(file)?, SourceBytes::Mapped(_)) {
+            return Some(vec![whole]);
+        }
+        // Neighbouring segments of one kind stay one stretch.
+        let mut stretches: Vec<(bool, Extent)> = Vec::new();
+        let mut rest = Extent { file, offset, bytes };
+        while rest.bytes > 0 {
+            let window = Window { file, index: rest.offset / REGISTRATION_SEGMENT_BYTES };
+            let (first, further) = rest.split_at(REGISTRATION_SEGMENT_BYTES - rest.offset % REGISTRATION_SEGMENT_BYTES);
+            let is_direct = direct.contains(&window);
+            match stretches.last_mut().filter(|(last, _)| *last == is_direct) {
+                Some((_, last)) => last.bytes += first.bytes,
+                None => stretches.push((is_direct, first)),
+            }
+            rest = further;
+        }
+        let origin = |(is_direct, extent): (bool, Extent)| match is_direct {
+            true => whole.stretch(extent.offset - offset, extent.bytes),
+            false => Some(Origin::Streamed(extent)),
+        };
+        stretches.into_iter().map(origin).collect()
+    }
+
     /// Where source bytes are found; `None` when they lie outside what was opened.
-    pub fn origin(&self, source: ParameterSource, bytes: u64) -> Option<Origin> {
+    fn origin(&self, source: ParameterSource, bytes: u64) -> Option<Origin> {
         let held = match source {
             ParameterSource::Memory { tensor } => Some(self.tensors.get(tensor)?.lease()).filter(|lease| lease.bytes() == bytes),
             ParameterSource::File { file, offset } => match self.files.get(file)? {

@@ -6,7 +6,7 @@ use super::timer::Timing;
 use crate::error::{Error, Result};
 use crate::memory::SourceKind;
 use crate::meter::{Counter, HostScope};
-use crate::session::{Inner, Levels, Offload, PassForecast};
+use crate::session::{Inner, Levels, Offload, PassForecast, lock_supply};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
 use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads};
 use ddo_schemas::sections::{CompletionCollection, Setup, Vmm, VmmParts, VmmPass};
@@ -184,6 +184,7 @@ fn sources(inner: &Inner, levels: &Levels) -> Sources {
     let mapped = kind == SourceKind::Mapped;
     let file_bytes = counters.file_upload_bytes.get();
     let memory_bytes = counters.upload_bytes.get() - file_bytes;
+    let through_ring = inner.supply.as_ref().map_or(0, |supply| lock_supply(supply).book().read_bytes.get());
     let cpu_dma = if kind == SourceKind::Cpu { counters.upload_bytes.get() } else { memory_bytes };
     let cpu_source = kind == SourceKind::Cpu || inner.bindings.memory > 0;
     Sources {
@@ -194,7 +195,7 @@ fn sources(inner: &Inner, levels: &Levels) -> Sources {
         fast_cpu_source_dma_bytes: cpu_source.then_some(cpu_dma),
         fast_mapped_source_mapped_bytes: mapped.then(|| inner.sources.mapped_bytes()),
         fast_mapped_source_registered_bytes: mapped.then_some(levels.registered_bytes),
-        fast_mapped_source_dma_bytes: mapped.then_some(file_bytes),
+        fast_mapped_source_dma_bytes: mapped.then(|| file_bytes.saturating_sub(through_ring)),
     }
 }
 

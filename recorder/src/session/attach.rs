@@ -6,8 +6,8 @@ use super::planning::{Placement, Planned, part_plans, plan, unit_infos, unit_pla
 use super::ranges::RangesSlot;
 use super::rows::{configuration, state_report};
 use super::slot::Slot;
-use super::state::{Bindings, Inner, Offload, State, StreamRules};
-use super::supply::{SourcePlan, open_supply, source_plan};
+use super::state::{Bindings, Inner, Offload, PartPlan, State, StreamRules};
+use super::supply::{SourcePlan, chosen_segments, open_supply, source_plan};
 use crate::config::{LaunchScope, OffloadConfig};
 use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId, Timed};
 use crate::error::{Error, Result};
@@ -45,7 +45,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     action("vmm_fast_plan_metadata", start, 0);
 
     let start = clock.now();
-    let sources = open_sources(&component, &planned.units, source.kind)?;
+    let mut sources = open_sources(&component, &planned.units, source.kind)?;
     let host = host_tensors(&component, &planned.units)?;
     let (compute, upload) = create_streams(&*driver)?;
     let end_streams = || {
@@ -63,11 +63,9 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     })?;
     action("vmm_fast_attach_native_model_arena", start, planned.managed_bytes);
 
-    let mut registrations = Registrations::new(Arc::clone(&driver));
-    if facts.read_only_registration && sources.kind() == SourceKind::Mapped {
-        let start = clock.now();
-        let ranges = component.checkpoint.as_ref().map(|checkpoint| managed_ranges(checkpoint, &planned.units));
-        registrations.register(&sources, &ranges.unwrap_or_default());
+    let start = clock.now();
+    let registrations = register_mapped(&component, &config, &planned.units, &parts, &mut sources);
+    if registrations.registered_bytes() > 0 {
         action("vmm_fast_register_mapped_source", start, registrations.registered_bytes());
     }
 
@@ -79,8 +77,8 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         session_id: format!("{:016x}", fastrand::u64(..)),
         infos: unit_infos(&units, &parts),
         bindings: bindings(&planned.units),
-        configuration: configuration(&component, &config, &facts, &planned),
-        state_report: state_report(&component, &planned, setup, sources.kind(), &units, rules, &host),
+        configuration: configuration(&component, &config, &facts, &planned, &source),
+        state_report: state_report(&component, &planned, setup, (&config, &source), &units, rules, &host),
         checkpoint: component.checkpoint,
         counters: Counters::default(),
         failures: Arc::new(JobFailures::default()),
@@ -104,6 +102,30 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         host,
     };
     Ok(Offload { inner: Arc::new(inner) })
+}
+
+/// Registers a mapped source, as far as its ceiling, the process's limit and the device allow.
+fn register_mapped(
+    component: &Component,
+    config: &OffloadConfig,
+    units: &Units,
+    parts: &[PartPlan],
+    sources: &mut Sources,
+) -> Registrations {
+    let (driver, budget) = (Arc::clone(&config.driver), Arc::clone(&config.host_budget));
+    let can_register = driver.facts().read_only_registration;
+    let mut registrations = Registrations::new(driver, budget, config.host.process_limit_bytes);
+    let Some(checkpoint) = component.checkpoint.as_ref().filter(|_| sources.kind() == SourceKind::Mapped) else {
+        return registrations;
+    };
+    let chosen = chosen_segments(config, parts);
+    if can_register {
+        registrations.register(sources, &managed_ranges(checkpoint, units), chosen.as_ref());
+    }
+    if chosen.is_some() {
+        sources.read_others_through_ring(registrations.windows());
+    }
+    registrations
 }
 
 fn managed_ranges(checkpoint: &Checkpoint, units: &Units) -> Vec<Range<u64>> {

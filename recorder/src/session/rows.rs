@@ -3,11 +3,14 @@
 use super::component::Component;
 use super::planning::{Planned, mode_of};
 use super::state::{StreamRules, UnitPlan};
+use super::supply::SourcePlan;
 use crate::config::{LaunchScope, OffloadConfig};
 use crate::driver::DeviceFacts;
-use crate::memory::{HostTensor, SourceKind};
+use crate::memory::HostTensor;
 use crate::plan::StreamPlan;
-use ddo_schemas::sections::{Configuration, PlannerDecisions, SetupAction, State as StateReport};
+use ddo_schemas::sections::{
+    Configuration, PackageVmmDecisions, PackageVmmSettings, PlannerDecisions, SetupAction, State as StateReport,
+};
 use ddo_schemas::{Gib, Ratio, Seconds};
 use std::collections::BTreeMap;
 
@@ -17,6 +20,7 @@ pub(super) fn configuration(
     config: &OffloadConfig,
     facts: &DeviceFacts,
     planned: &Planned,
+    source: &SourcePlan,
 ) -> Configuration {
     Configuration {
         component: component.name.clone(),
@@ -38,7 +42,7 @@ pub(super) fn configuration(
         look_ahead: config.look_ahead,
         device_page_bytes: facts.page_bytes,
         link_bytes_per_second: facts.link_bytes_per_second,
-        vmm: Default::default(),
+        vmm: source_settings(config, source),
         pin: Default::default(),
         budget: Default::default(),
         helper: Default::default(),
@@ -50,7 +54,7 @@ pub(super) fn state_report(
     component: &Component,
     planned: &Planned,
     setup_runtime: BTreeMap<String, SetupAction>,
-    source: SourceKind,
+    (config, source): (&OffloadConfig, &SourcePlan),
     units: &[UnitPlan],
     rules: StreamRules,
     host: &BTreeMap<String, HostTensor>,
@@ -67,7 +71,8 @@ pub(super) fn state_report(
         setup_runtime,
         planner_decisions: PlannerDecisions {
             vmm_backend: "native_model_arena".into(),
-            vmm_effective_source: source.name().into(),
+            vmm_effective_source: source.kind.name().into(),
+            vmm_source_registration: source.retained.map(|shape| shape.registration.name().into()),
             vmm_resident_units: residents,
             vmm_streamed_units: units.len() as u64 - residents,
             vmm_streamed_bytes_per_pass: placement.streamed_bytes,
@@ -80,9 +85,50 @@ pub(super) fn state_report(
             vmm_predicted_floor_ratio: placement.prediction.map(|prediction| Ratio(prediction.floor_ratio)),
             vmm_predicted_step_seconds: placement.prediction.and_then(|prediction| prediction.step_seconds).map(Seconds),
             vmm_streamed_parts: of_parts(placement.resident.len() as u64 - resident_parts),
-            vmm: Default::default(),
+            vmm: source_decisions(config, source),
             budget: Default::default(),
         },
         package: Default::default(),
+    }
+}
+
+/// Whole MiB, where it is some.
+fn mib(bytes: u64) -> Option<u64> {
+    bytes.is_multiple_of(1 << 20).then_some(bytes >> 20)
+}
+
+/// What was asked for the sources that are read for uploads; left out for the others.
+fn source_settings(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmSettings {
+    if source.ring.is_none() {
+        return PackageVmmSettings::default();
+    }
+    let host = &config.host;
+    PackageVmmSettings {
+        dynamic_offload_vmm_staging_buffer_gb: Some(Gib::from_bytes(host.staging_bytes)),
+        dynamic_offload_vmm_native_transport: Some(true),
+        dynamic_offload_vmm_source_cache_gb: Some(Gib::from_bytes(host.retained_bytes)),
+        dynamic_offload_vmm_source_registered_gb: Some(Gib::from_bytes(host.registered_bytes)),
+        dynamic_offload_vmm_native_source_cache_slot_mb: mib(host.retained_slot_bytes),
+        dynamic_offload_vmm_native_source_cache_slots: Some(host.retained_slots),
+        ..PackageVmmSettings::default()
+    }
+}
+
+/// The geometry that took effect.
+fn source_decisions(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmDecisions {
+    let Some(ring) = source.ring else { return PackageVmmDecisions::default() };
+    let retained = source.retained;
+    PackageVmmDecisions {
+        vmm_staging_buffer_gb: Some(Gib::from_bytes(config.host.staging_bytes)),
+        vmm_staging_slots: Some(ring.slots),
+        vmm_native_transport: Some(true),
+        vmm_native_transport_registered_capacity_bytes: Some(ring.bytes()),
+        vmm_source_cache_gb: Some(Gib::from_bytes(retained.map_or(0, |shape| shape.bytes()))),
+        vmm_source_registered_gb: Some(Gib::from_bytes(config.host.registered_bytes)),
+        vmm_native_source_cache_slot_mb: retained.and_then(|shape| mib(shape.segment_bytes)),
+        vmm_native_source_cache_slots: retained.map(|shape| shape.segments),
+        vmm_native_source_cache_model_windows: Some(retained.is_some_and(|shape| shape.model_windows)),
+        vmm_native_source_cache_process_limit_bytes: Some(config.host.process_limit_bytes),
+        ..PackageVmmDecisions::default()
     }
 }

@@ -5,18 +5,19 @@ use super::state::{Inner, PartPlan, State};
 use crate::config::{OffloadConfig, SourceChoice};
 use crate::driver::StreamId;
 use crate::error::{Error, Result};
-use crate::limits::MAX_AHEAD_PARTS;
+use crate::limits::{MAX_AHEAD_PARTS, REGISTRATION_SEGMENT_BYTES};
 use crate::memory::{HostRing, Retained, SourceKind, Window};
-use crate::plan::{ParameterSource, RetainedShape, RingShape, retained_shape, ring_shape};
+use crate::plan::{ParameterSource, RetainedShape, RingShape, is_spread, retained_shape, ring_shape};
 use crate::transfer::{PartBatch, SourceReaders, Supply};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The source that takes effect, and the host memory that it takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourcePlan {
     pub(super) kind: SourceKind,
-    ring: Option<RingShape>,
-    retained: Option<RetainedShape>,
+    pub(super) ring: Option<RingShape>,
+    pub(super) retained: Option<RetainedShape>,
 }
 
 /// Settles the source. Nothing is taken yet.
@@ -35,16 +36,24 @@ pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Resu
         let reason = "the component's tensors lie in host memory, not in a file".to_string();
         return Err(Error::Unsupported { what: format!("source {:?}", kind.name()), reason });
     }
+    let registered = config.host.registered_bytes;
+    let unused = |what: &str| Err(Error::invalid(what, format!("it is given, but the source is {:?}", kind.name())));
     if retains && kind != SourceKind::Retained {
-        let reason = format!("it is given, but the source is {:?}", kind.name());
-        return Err(Error::invalid("retained storage", reason));
+        return unused("retained storage");
     }
-    if !kind.is_streamed() {
+    if registered > 0 && kind == SourceKind::Cpu {
+        return unused("a ceiling of registered bytes");
+    }
+    if kind == SourceKind::Mapped && registered > 0 && !registered.is_multiple_of(REGISTRATION_SEGMENT_BYTES) {
+        let what = "registered bytes of a mapped file, in whole segments";
+        return Err(Error::refused("registered_not_whole", what, registered, REGISTRATION_SEGMENT_BYTES, "bytes"));
+    }
+    if !kind.is_streamed() && registered == 0 {
         return Ok(SourcePlan { kind, ring: None, retained: None });
     }
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let ring = ring_shape(&config.host, processors)?;
-    let retained = retained_shape(&config.host, &ring)?;
+    let retained = if kind.is_streamed() { retained_shape(&config.host, &ring)? } else { None };
     if kind == SourceKind::Retained && retained.is_none() {
         let what = "source \"retained\" without a ceiling of retained storage";
         return Err(Error::refused("retained_without_ceiling", what, 0, 1, "bytes"));
@@ -60,9 +69,19 @@ fn streamed_windows(parts: &[PartPlan], segment_bytes: u64) -> Vec<Window> {
         let last = offset.saturating_add(tensor.bytes - 1) / segment_bytes;
         windows.extend((offset / segment_bytes..=last).map(|index| Window { file, index }));
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     windows.retain(|window| seen.insert(*window));
     windows
+}
+
+/// The segments of a mapped file that are to be registered; `None` for all of them.
+pub(super) fn chosen_segments(config: &OffloadConfig, parts: &[PartPlan]) -> Option<BTreeSet<Window>> {
+    let chosen = config.host.registered_bytes.checked_div(REGISTRATION_SEGMENT_BYTES).filter(|chosen| *chosen > 0)?;
+    let windows = streamed_windows(parts, REGISTRATION_SEGMENT_BYTES);
+    let count = windows.len() as u64;
+    // Spread evenly, so that direct copies and those through the ring go on side by side.
+    let picked = windows.into_iter().zip(0..).filter(|(_, index)| is_spread(*index, chosen, count));
+    Some(picked.map(|(window, _)| window).collect())
 }
 
 /// Opens the supply that the plan describes; `None` where every byte is held already.

@@ -70,8 +70,15 @@ pub struct PartBatch {
 impl PartBatch {
     /// Merges neighbouring tensors and takes leases on their bytes; `None` when a source lies outside what is open.
     pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<PartBatch> {
-        let lease = |copy: &BatchTensor| Some((copy.offset, sources.origin(copy.source, copy.bytes)?));
-        let copies = merged(tensors).iter().map(lease).collect::<Option<Vec<_>>>()?;
+        let mut copies: Vec<(u64, Origin)> = Vec::new();
+        for copy in &merged(tensors) {
+            let mut to = copy.offset;
+            for origin in sources.origins(copy.source, copy.bytes)? {
+                let bytes = origin.bytes();
+                copies.push((to, origin));
+                to += bytes;
+            }
+        }
         let streamed = |(_, origin): &(u64, Origin)| match origin {
             Origin::Streamed(extent) => Some(*extent),
             Origin::Held(_) => None,

@@ -334,3 +334,82 @@ impl Drop for SourceReaders {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Source(PathBuf);
+
+    impl Source {
+        fn new(bytes: &[u8]) -> (Source, Arc<Vec<SourceFile>>) {
+            let path = std::env::temp_dir().join(format!("ddo-reader-{:032x}", fastrand::u128(..)));
+            std::fs::write(&path, bytes).expect("written");
+            let files = Arc::new(vec![SourceFile::open(&path).expect("opens")]);
+            (Source(path), files)
+        }
+    }
+
+    impl Drop for Source {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).ok();
+        }
+    }
+
+    fn whole(block: &Arc<HostBlock>) -> BlockWriter {
+        block.writer().expect("idle")
+    }
+
+    const FROM_START: ReadFrom = ReadFrom::File { file: 0, offset: 0 };
+
+    #[test]
+    fn a_file_is_read_in_pieces_and_copied_behind_its_reading() {
+        let bytes: Vec<u8> = (0..10_000u32).map(|index| (index % 251) as u8).collect();
+        let (_source, files) = Source::new(&bytes);
+        let mut readers = SourceReaders::start(files, 2).expect("threads");
+        let (kept, passing) = (HostBlock::map(10_000).expect("mapped"), HostBlock::map(500).expect("mapped"));
+        let filled = readers.order(Purpose::Fill, &FROM_START, whole(&kept), 3000);
+        let from = ReadFrom::Block { block: Arc::clone(&kept), offset: 9000, filled };
+        let reading = readers.order(Purpose::Pass, &from, whole(&passing), u64::MAX);
+        reading.wait().expect("copied");
+        assert_eq!(passing.lease(0, 500).expect("idle").as_slice(), &bytes[9000..9500]);
+        assert_eq!(kept.lease(0, 10_000).expect("idle").as_slice(), bytes);
+        let book = readers.book();
+        assert_eq!((book.filled.chunks.get(), book.filled.bytes.get(), book.copied_bytes.get()), (4, 10_000, 500));
+        assert_eq!((book.passed.chunks.get(), book.passed.failures.get()), (0, 0));
+        readers.stop();
+    }
+
+    #[test]
+    fn a_failed_piece_fails_the_reading_and_what_depends_on_it() {
+        let (source, files) = Source::new(&[1; 4000]);
+        let mut readers = SourceReaders::start(files, 1).expect("threads");
+        let (kept, passing) = (HostBlock::map(8000).expect("mapped"), HostBlock::map(10).expect("mapped"));
+        let filled = readers.order(Purpose::Fill, &FROM_START, whole(&kept), 4000);
+        let from = ReadFrom::Block { block: Arc::clone(&kept), offset: 0, filled: filled.clone() };
+        let copied = readers.order(Purpose::Pass, &from, whole(&passing), u64::MAX);
+        let past_the_end = filled.wait().expect_err("4000 bytes too many");
+        assert!(matches!(&past_the_end, ReadFailure::Io { kind: io::ErrorKind::UnexpectedEof, .. }), "{past_the_end:?}");
+        assert_eq!(copied.wait(), Err(past_the_end));
+        assert!(kept.is_idle() && passing.is_idle(), "nobody writes any more");
+        std::fs::remove_file(&source.0).expect("removed");
+        let vanished = readers.order(Purpose::Pass, &FROM_START, whole(&passing), u64::MAX).wait().expect_err("gone");
+        assert_eq!(Error::from(vanished).code(), "source_vanished");
+        assert_eq!((readers.book().filled.failures.get(), readers.book().passed.failures.get()), (1, 1));
+        readers.stop();
+    }
+
+    #[test]
+    fn what_no_thread_has_begun_can_be_taken_back() {
+        let (_source, files) = Source::new(&[1; 10]);
+        let readers = SourceReaders::start(files, 0).expect("no thread at all");
+        let (kept, passing) = (HostBlock::map(10).expect("mapped"), HostBlock::map(10).expect("mapped"));
+        let filled = readers.order(Purpose::Fill, &FROM_START, whole(&kept), u64::MAX);
+        let passed = readers.order(Purpose::Pass, &FROM_START, whole(&passing), u64::MAX);
+        readers.cancel(Purpose::Pass);
+        assert_eq!((passed.wait(), passing.is_idle()), (Err(ReadFailure::Cancelled), true));
+        assert!(!filled.is_done() && !kept.is_idle(), "another purpose");
+        drop(readers);
+        assert_eq!(filled.wait(), Err(ReadFailure::Cancelled));
+    }
+}

@@ -239,7 +239,7 @@ pub struct StreamArgs {
     /// Rate of the host driver's imitated link in 10^9 bytes a second; unlimited if it is not given.
     #[arg(long, value_name = "R")]
     pub link_gb_per_second: Option<LinkRate>,
-    /// Host memory of the sources `ring` and `retained`.
+    /// Host memory of sources that read or register files.
     #[command(flatten)]
     pub host: HostMemoryArgs,
     /// The checkpoint file, made if it is missing.
@@ -256,11 +256,14 @@ impl StreamArgs {
 
     /// What cannot be combined: the option and the reason.
     pub fn refusal(&self) -> Option<(&'static str, &'static str)> {
-        let kept = "it is a ceiling of the source `retained`";
-        let retained = self.source == BenchSource::Retained;
+        let registers = matches!(self.source, BenchSource::Mapped | BenchSource::Retained);
         match self.driver {
-            _ if self.host.registered_gib.is_some() && !retained => Some(("--registered-gib", kept)),
-            _ if self.host.retained_gib.is_some() && !retained => Some(("--retained-gib", kept)),
+            _ if self.host.registered_gib.is_some() && !registers => {
+                Some(("--registered-gib", "it is a ceiling of the sources `mapped` and `retained`"))
+            }
+            _ if self.host.retained_gib.is_some() && self.source != BenchSource::Retained => {
+                Some(("--retained-gib", "it is a ceiling of the source `retained`"))
+            }
             DriverKind::Host if self.device != 0 => Some(("--device", "the host driver has one device, 0")),
             DriverKind::Host if self.tokens.iter().any(|tokens| *tokens != 0) => {
                 Some(("--tokens", "matrix products are computed on a cuda device"))
@@ -293,7 +296,7 @@ mod tests {
         assert_eq!((lists.ceiling_gib, lists.tokens, lists.mode.runs().len()), (vec![4.0, 2.0], vec![0, 1280, 8192], 2));
         for (line, option) in [
             (&["--source", "ring", "--retained-gib", "1"][..], "--retained-gib"),
-            (&["--registered-gib", "4"], "--registered-gib"),
+            (&["--source", "ring", "--registered-gib", "4"], "--registered-gib"),
             (&["--tokens", "8"], "--tokens"),
             (&["--device", "1"], "--device"),
             (&["--driver", "cuda", "--link-gb-per-second", "1"], "--link-gb-per-second"),

@@ -20,7 +20,7 @@ section! {
             "The most device memory that weights of this component may occupy, arena pages, and slots or stream ring.",
             "Raise it to keep more units resident.";
         requested_source: String = Unit::Label, Label, Session, "attach",
-            "The source asked for: `auto`, `mapped` or `cpu`.",
+            "The source asked for: `auto`, `mapped`, `retained`, `ring` or `cpu`.",
             "The effective one stands in the planner decisions.";
         residency_mode: String = Unit::Label, Label, Session, "attach",
             "What comes and goes as one: `classic`, whole units in fixed slots, or `parts`, parts of units in a ring.",

@@ -25,8 +25,12 @@ section! {
             "The memory scheme: `native_model_arena`.",
             "Nothing to do.";
         vmm_effective_source: String = Unit::Label, Label, Session, "attach",
-            "The source that serves streamed units: `mapped` or `cpu`.",
+            "The source that serves streamed units: `mapped`, `retained`, `ring` or `cpu`.",
             "Differs from the requested one only for `auto`.";
+        vmm_source_registration: Option<String> = Unit::Label, Label, Session, "attach",
+            "Which retained segments are registered below their ceiling: `stable_subset`, always the same ones, or `recycle`, the \
+             one that is needed next.",
+            "Left out where nothing is retained.";
         vmm_resident_units: u64 = Unit::Count("units"), Limit, Session, "attach",
             "Units that stay in the arena after their first use, with all their parts.",
             "Each one saves its bytes in every step.", { deterministic: true };
