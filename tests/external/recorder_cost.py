@@ -75,7 +75,8 @@ def soak(record, options):
         tail = readings[len(readings) // 10:-1] or readings
         print(json.dumps({"soak": "long", "children": options.children, "seconds": options.seconds, "code": long.returncode,
                           "readings": len(readings), "rss_bytes_first": tail[0][0], "rss_bytes_last": tail[-1][0],
-                          "rss_bytes_most": max(rss for rss, _ in tail), "open_files_least": min(n for _, n in tail),
+                          "rss_bytes_most": max(rss for rss, _ in tail),
+                          "rss_bytes_tenths": [readings[len(readings) * tenth // 10][0] for tenth in range(10)], "open_files_least": min(n for _, n in tail),
                           "open_files_most": max(n for _, n in tail), "zombies_most": most_zombies}), flush=True)
         return 1 if failed or left or long.returncode else 0
 
