@@ -23,6 +23,7 @@ use crate::output::perfetto::{self, Align, TraceOptions};
 use crate::output::{self, Options, explain, summary, text};
 use crate::run::Run;
 use clap::{Args, Parser, Subcommand};
+use ddo_schemas::Finding;
 use indicatif::ProgressBar;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -176,16 +177,16 @@ pub fn main(words: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u
 fn all(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     let Some(input) = &arguments.input else { return Ok(2) };
     let run = load(input)?;
-    let (written, folder) = output::write_all(&run, input, &options(arguments))?;
-    if let Some(large) = written.findings.iter().find(|finding| finding.code == perfetto::TOO_LARGE) {
+    let written = output::write_all(&run, input, &options(arguments))?;
+    if let Some(large) = written.summary.findings.iter().find(|finding| finding.code == perfetto::TOO_LARGE) {
         let _ = writeln!(io::stderr(), "{large}");
     }
     if arguments.json {
-        summary::write(&written, out)?;
+        summary::write(&written.summary, out)?;
     } else {
-        print(out, &text::screen(&run, Some(&folder)))?;
+        print(out, &text::screen(&run, &written.findings, Some(&written.folder)))?;
     }
-    Ok(exit_code(arguments, &run))
+    Ok(exit_code(arguments, &written.findings))
 }
 
 /// Reads the input; long reading shows its progress where standard error is a terminal.
@@ -207,7 +208,8 @@ fn trace(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
     let Some(input) = &arguments.input else { return Ok(2) };
     let run = load(input)?;
     let (path, stats) = output::write_trace(&run, input, &options(arguments))?;
-    let mut findings = analysis::findings(&run);
+    let found = analysis::findings(&run);
+    let mut findings = found.clone();
     findings.extend(perfetto::too_large(stats.bytes));
     if arguments.json {
         let line = serde_json::json!({
@@ -226,7 +228,7 @@ fn trace(arguments: &Analyze, out: &mut dyn Write) -> Result<u8, Error> {
         );
         print(out, &format!("{}\n{counts}\nopen it in https://ui.perfetto.dev\n", path.display()))?;
     }
-    Ok(exit_code(arguments, &run))
+    Ok(exit_code(arguments, &found))
 }
 
 fn options(arguments: &Analyze) -> Options {
@@ -234,8 +236,8 @@ fn options(arguments: &Analyze) -> Options {
     Options { out: arguments.out.clone(), force: arguments.force, trace }
 }
 
-fn exit_code(arguments: &Analyze, run: &Run) -> u8 {
-    let serious = arguments.strict && analysis::findings(run).iter().any(analysis::is_serious);
+fn exit_code(arguments: &Analyze, findings: &[Finding]) -> u8 {
+    let serious = arguments.strict && findings.iter().any(analysis::is_serious);
     if serious { EXIT_DATA_QUALITY } else { 0 }
 }
 

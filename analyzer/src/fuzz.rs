@@ -54,6 +54,7 @@ fn json(value: &serde_json::Value, out: &mut Vec<u8>) -> Result<(), Error> {
 }
 
 fn written(run: &Run) -> Result<BTreeMap<&'static str, Vec<u8>>, Error> {
+    let judged = analysis::judge(run);
     let mut results = BTreeMap::new();
     let mut put = |name: &'static str, fill: &dyn Fn(&mut Vec<u8>) -> Result<(), Error>| {
         let mut bytes = Vec::new();
@@ -62,7 +63,7 @@ fn written(run: &Run) -> Result<BTreeMap<&'static str, Vec<u8>>, Error> {
         Ok::<(), Error>(())
     };
     put("screen", &|out| {
-        out.extend(text::screen(run, None).into_bytes());
+        out.extend(text::screen(run, &judged.findings, None).into_bytes());
         Ok(())
     })?;
     put("profile", &|out| {
@@ -70,14 +71,16 @@ fn written(run: &Run) -> Result<BTreeMap<&'static str, Vec<u8>>, Error> {
         Ok(())
     })?;
     put("findings", &|out| {
-        out.extend(analysis::findings(run).iter().flat_map(|finding| finding.to_string().into_bytes()));
+        out.extend(judged.findings.iter().flat_map(|finding| finding.to_string().into_bytes()));
         Ok(())
     })?;
-    put("summary.json", &|out| summary::write(&summary::of(run, BTreeMap::new()), out))?;
+    put("summary.json", &|out| summary::write(&summary::of(run, judged.findings.clone(), BTreeMap::new()), out))?;
     for (name, align) in [("trace", Align::Recorded), ("trace, aligned", Align::Steps)] {
-        put(name, &|out| perfetto::write(run, &TraceOptions { annotate: true, align }, out).map(|_| ()))?;
+        put(name, &|out| {
+            perfetto::write_noticed(run, &judged.noticed, &TraceOptions { annotate: true, align }, out).map(|_| ())
+        })?;
     }
-    put("check.json", &|out| check::write(&check::document(run), out))?;
+    put("check.json", &|out| check::write(&check::document(&judged.checks), out))?;
     put("memory.json", &|out| json(&memory_table::json(run), out))?;
     put("operators.json", &|out| json(&operators::json(run, TOP), out))?;
     put("tables", &|out| {

@@ -40,5 +40,5 @@ use std::path::Path;
 /// When nothing in the input is usable, or the output cannot be written.
 pub fn analyze(path: &Path, options: &Options) -> Result<Summary, Error> {
     let run = ingest::load(path)?;
-    output::write_all(&run, path, options).map(|(summary, _)| summary)
+    output::write_all(&run, path, options).map(|written| written.summary)
 }

@@ -2,11 +2,13 @@
 //!
 //! May use: clap and the wrapper's request. Invariant: words are only carried over here; the wrapper checks them.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser};
 use clap_complete::Shell;
-use ddo_recorder::wrap::Request;
+use ddo_recorder::limits::MAX_USAGE_CHARS;
 use ddo_recorder::wrap::repeat::Series;
-use std::ffi::OsString;
+use ddo_recorder::wrap::{Request, words};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::PathBuf;
 
@@ -38,7 +40,7 @@ pub(crate) struct Cli {
     memory_monitor: Option<String>,
 
     /// Pause after one memory query before the next, 10ms to 60s [default: 100ms]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     interval: Option<String>,
 
     /// Records of an embedded recorder: `steps` is one a step [default: steps]
@@ -90,7 +92,7 @@ pub(crate) struct Cli {
     redact: Vec<OsString>,
 
     /// Stop recording, never the command, when the folder reaches this size, such as 2GiB; what was written stays
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     disk_budget: Option<String>,
 
     /// Show a live line: time, steps, memory, size of the journal
@@ -138,6 +140,27 @@ impl Cli {
         out.write_all(&text)?;
         Ok(true)
     }
+}
+
+/// What is wrong with the words, in one line; the parser itself takes several.
+pub(crate) fn in_one_line(error: &clap::Error) -> String {
+    let stray = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(word))) if !word.starts_with('-') => Some(word),
+        _ => None,
+    };
+    let rendered = error.render().to_string();
+    let said = rendered.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    // Behind `--` stands the command, so that hint of the parser would mislead.
+    let said = said.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"));
+    let said: Vec<&str> = said.collect();
+    let said = said.join(" ").replacen("error: ", "", 1).replacen(" tip: ", "; ", 1);
+    let text = match stray {
+        Some(word) => format!("{word:?} is no option; the command stands behind `--`"),
+        None if said.contains("<COMMAND>") => "no command; write it behind `--`".into(),
+        None => said,
+    };
+    let text = words::cut(&words::shown(OsStr::new(&text)), MAX_USAGE_CHARS);
+    format!("{text}; ddo-record --help lists the options")
 }
 
 impl From<Cli> for Request {
@@ -206,6 +229,25 @@ mod tests {
         }
         let command = request(&["--", "x", "--out", "y"]).expect("valid").command;
         assert_eq!(command, ["x", "--out", "y"]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_words_is_one_line() {
+        let told = |words: &[&str]| {
+            let refused = Cli::try_parse_from(std::iter::once("ddo-record").chain(words.iter().copied())).expect_err("refused");
+            let line = in_one_line(&refused);
+            assert!(!line.chars().any(char::is_control) && line.chars().count() < 2 * MAX_USAGE_CHARS, "{line}");
+            line
+        };
+        assert!(told(&["touch", "ran"]).starts_with("\"touch\" is no option; the command stands behind `--`;"));
+        for words in [&[][..], &["--"], &["--status"]] {
+            assert!(told(words).starts_with("no command; write it behind `--`;"), "{words:?}");
+        }
+        assert!(told(&["--lable", "a=b", "--", "x"]).starts_with("unexpected argument '--lable' found; a similar argument exists: '--label'"));
+        let completions = told(&["--completions", "csh"]);
+        assert!(completions.contains("'csh'") && completions.contains("bash, elvish, fish, powershell, zsh"), "{completions}");
+        let long = format!("--{}\nx", "y".repeat(5000));
+        assert!(told(&[&long, "--", "x"]).contains(" .. "));
     }
 
     #[test]

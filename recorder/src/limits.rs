@@ -172,6 +172,10 @@ pub const MAX_PHASE_CHARS: usize = 64;
 pub const MAX_HOST_EVENT_BYTES: usize = 64 << 10;
 /// Share of a memory limit, in percent, from which the last sample counts as near it.
 pub const NEAR_LIMIT_PERCENT: u64 = 90;
+/// Characters of a refused word that are repeated to its writer; a line stays a line.
+pub const MAX_SHOWN_CHARS: usize = 80;
+/// Characters of what is wrong with a command line, hints included.
+pub const MAX_USAGE_CHARS: usize = 240;
 /// Least disk budget, in bytes: room for the manifest, its seal and some samples.
 pub const MIN_DISK_BUDGET_BYTES: u64 = 1 << 20;
 /// The pause after measuring the folder is at least this many times the measurement's duration.

@@ -14,10 +14,14 @@ fn main() {
             // The reader of the documents may be gone.
             (Ok(true) | Err(_), _) => 0,
         },
-        Err(error) => {
+        Err(error) if error.use_stderr() => {
+            wrap::say::line(&format!("error: {}", cli::in_one_line(&error)));
+            EXIT_RECORDER
+        }
+        Err(help) => {
             // The reader of help may be gone.
-            error.print().ok();
-            if error.use_stderr() { EXIT_RECORDER } else { 0 }
+            help.print().ok();
+            0
         }
     };
     std::process::exit(code);

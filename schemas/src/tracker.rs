@@ -52,6 +52,9 @@ section! {
 section! {
     /// One phase of the run.
     pub struct TrackedPhase at "tracker.steps[]" {
+        name: Option<String> = Unit::Label, Label, Scope, "phase end",
+            "Name of the phase as the host gave it; `run` for the time before the first one, and for a run without phases.",
+            "Name phases alike in every run that is compared.";
         peak_ram_gb: Option<Gib> = Unit::Gib, Peak, Scope, "phase end",
             "Highest sampled main memory of the phase, in the reading that its label names.",
             "Compare phases of one reading.";
@@ -95,9 +98,15 @@ section! {
         vram_baseline_gb: Option<Gib> = Unit::Gib, Gauge, Scope, "tracker setup",
             "Device memory in use before timing starts, after the device was opened.",
             "Use it unrounded when a limit is checked.";
+        vram_baseline_moment: Option<String> = Unit::Label, Label, Scope, "tracker setup",
+            "When the device baseline was read: `before_child` is before the command started, so its device context is in the peaks.",
+            "Compare relative peaks of one moment only.";
         global_peak_ram_gb: Option<Gib> = Unit::Gib, Peak, Scope, "run end",
             "Highest sampled main memory of the run; the setup's label says which reading.",
             "A drop may come from another reading.";
+        global_peak_vram_gb: Option<Gib> = Unit::Gib, Peak, Scope, "run end",
+            "Highest device sample of the run above the baseline; below zero when others gave memory back.",
+            "Says nothing about a limit of the device; the absolute peak does.";
         global_peak_vram_absolute_gb: Option<Gib> = Unit::Gib, Peak, Scope, "run end",
             "Highest of the baseline and all device samples of the run.",
             "Not a cap at any instant; others' allocations count.";

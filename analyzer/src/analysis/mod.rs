@@ -24,12 +24,30 @@ pub mod windows;
 use crate::run::{Component, LoadedReport, Run};
 use ddo_schemas::{Finding, Severity};
 
-/// All findings of a run, the gravest first: those made while reading, those that follow from the values, failed checks.
+/// What was found wrong with a run, once for every output: over a long journal the checks are most of the work.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judged {
+    /// Every check, in the order of the table.
+    pub checks: Vec<check::Outcome>,
+    /// The findings without the checks: what belongs to a place on a time axis.
+    pub noticed: Vec<Finding>,
+    /// All findings, the gravest first: those made while reading, those that follow from the values, failed checks.
+    pub findings: Vec<Finding>,
+}
+
+/// Makes all checks of a run and collects its findings.
+pub fn judge(run: &Run) -> Judged {
+    let checks = check::all(run);
+    let noticed = noticed(run);
+    let mut findings = noticed.clone();
+    findings.extend(check::findings(&checks));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Judged { checks, noticed, findings }
+}
+
+/// The findings alone.
 pub fn findings(run: &Run) -> Vec<Finding> {
-    let mut all = noticed(run);
-    all.extend(check::findings(run));
-    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    all
+    judge(run).findings
 }
 
 /// The findings without the checks: what belongs to a place on a time axis.

@@ -3,6 +3,7 @@
 //! Uses every room through its public face. Invariant: 5 when a check fails, 0 when none does.
 
 use super::{EXIT_DATA_QUALITY, load, print};
+use crate::analysis;
 use crate::error::Error;
 use crate::output::{self, check, files::Folder};
 use clap::Args;
@@ -31,7 +32,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<u8, Error> {
     let run = load(&arguments.input)?;
-    let document = check::document(&run);
+    let document = check::document(&analysis::check::all(&run));
     if let Some(folder) = &arguments.out {
         let folder = Folder::open(&arguments.input, Some(folder), arguments.force)?;
         folder.write(output::CHECK_FILE, |file| check::write(&document, file))?;

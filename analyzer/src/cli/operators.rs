@@ -39,11 +39,11 @@ pub(super) fn run(arguments: &Operators, out: &mut dyn Write) -> Result<u8, Erro
         let reason = "no operator trace is in it, and no report with operators; the trace subcommand reads the rest".into();
         return Err(Error::NothingUsable { path: arguments.input.clone(), reason });
     }
+    let findings = analysis::findings(&run);
     if arguments.json {
         print(out, &format!("{}\n", json(&run, arguments.top)))?;
     } else {
         let form = if arguments.markdown { Form::Markdown } else { Form::Text };
-        let findings = analysis::findings(&run);
         for finding in findings.iter().filter(|finding| analysis::is_serious(finding)).take(MAX_PRINTED_FINDINGS) {
             let text = shorten_to(&finding.to_string(), 2 * TEXT_COLUMNS);
             let line = if arguments.markdown { format!("- {text}\n") } else { format!("{text}\n") };
@@ -51,6 +51,6 @@ pub(super) fn run(arguments: &Operators, out: &mut dyn Write) -> Result<u8, Erro
         }
         print(out, &tables(&run, arguments.top, form))?;
     }
-    let serious = arguments.strict && analysis::findings(&run).iter().any(analysis::is_serious);
+    let serious = arguments.strict && findings.iter().any(analysis::is_serious);
     Ok(if serious { EXIT_DATA_QUALITY } else { 0 })
 }

@@ -40,6 +40,10 @@ impl Origin {
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     known: HashMap<Arc<str>, bool>,
+    /// Paths of the documents before by their place: most documents repeat them, and comparing is cheaper than hashing.
+    order: Vec<(Arc<str>, bool)>,
+    /// The place in the current document.
+    at: usize,
     unknown_own: BTreeMap<Arc<str>, u64>,
     unknown_foreign: BTreeMap<Arc<str>, u64>,
     unknown_beside: BTreeMap<Arc<str>, u64>,
@@ -53,6 +57,7 @@ impl Paths {
     /// Notes every leaf of a report and returns those outside lists.
     pub(super) fn report(&mut self, report: &Value) -> Values {
         let mut values = Vec::new();
+        self.at = 0;
         self.leaves(report, &mut String::new(), Origin::of(report), "", &mut values);
         // In one go: a map that is built value by value leaves its nodes half empty.
         values.into_iter().collect()
@@ -61,12 +66,14 @@ impl Paths {
     /// Notes every leaf of a record's report and returns those of the offload runtime.
     pub(super) fn record(&mut self, report: &Value) -> Values {
         let mut values = Vec::new();
+        self.at = 0;
         self.leaves(report, &mut String::new(), Origin::of(report), KEPT_OF_RECORDS, &mut values);
         values.into_iter().collect()
     }
 
     /// Notes every leaf of a document whose rows begin with `root`.
     pub(super) fn document(&mut self, value: &Value, root: &str) {
+        self.at = 0;
         self.leaves(value, &mut root.to_string(), Origin::Beside, "", &mut Vec::new());
     }
 
@@ -110,20 +117,37 @@ impl Paths {
         }
     }
 
+    /// A path and whether it is declared; `None` where there are too many different ones to keep it.
+    fn look_up(&mut self, path: &str) -> Option<(Arc<str>, bool)> {
+        if let Some((shared, declared)) = self.known.get_key_value(path) {
+            return Some((shared.clone(), *declared));
+        }
+        let declared = is_declared(path);
+        if self.known.len() >= MAX_KNOWN_PATHS || (!declared && self.unknown >= MAX_UNKNOWN_PATHS) {
+            self.too_many += 1;
+            return None;
+        }
+        self.unknown += usize::from(!declared);
+        let shared: Arc<str> = path.into();
+        self.known.insert(shared.clone(), declared);
+        Some((shared, declared))
+    }
+
     /// Counts a leaf; `None` where there are too many different ones to keep it.
     fn note(&mut self, path: &str, origin: Origin) -> Option<Arc<str>> {
-        let (shared, declared) = match self.known.get_key_value(path) {
-            Some((shared, declared)) => (shared.clone(), *declared),
-            None => {
-                let declared = is_declared(path);
-                if self.known.len() >= MAX_KNOWN_PATHS || (!declared && self.unknown >= MAX_UNKNOWN_PATHS) {
-                    self.too_many += 1;
-                    return None;
+        let at = self.at;
+        self.at += 1;
+        let (shared, declared) = match self.order.get(at) {
+            Some(expected) if *expected.0 == *path => expected.clone(),
+            _ => {
+                let found = self.look_up(path)?;
+                let next = self.order.len() == at && at < MAX_KNOWN_PATHS;
+                match self.order.get_mut(at) {
+                    Some(place) => *place = found.clone(),
+                    None if next => self.order.push(found.clone()),
+                    None => {}
                 }
-                self.unknown += usize::from(!declared);
-                let shared: Arc<str> = path.into();
-                self.known.insert(shared.clone(), declared);
-                (shared, declared)
+                found
             }
         };
         if !declared {

@@ -6,24 +6,24 @@
 use crate::analysis::check::{self, CHECKS, Outcome};
 use crate::error::Error;
 use crate::limits::{MAX_FINDINGS_PER_CODE, TEXT_COLUMNS};
-use crate::run::{Run, shorten, shorten_to};
+use crate::run::{shorten, shorten_to};
 use ddo_schemas::check::{Check, CheckResult};
 use ddo_schemas::unit::Nullable;
 use std::fmt::Write as _;
 use std::io::Write;
 
-/// The document of a run.
-pub fn document(run: &Run) -> Check {
-    let results: Vec<CheckResult> = check::all(run).into_iter().map(result).collect();
+/// The document of the checks that were made of a run.
+pub fn document(outcomes: &[Outcome]) -> Check {
+    let results: Vec<CheckResult> = outcomes.iter().map(result).collect();
     Check { schema_version: Check::VERSION, ok: results.iter().all(|result| result.ok.0 != Some(false)), checks: results }
 }
 
-fn result(outcome: Outcome) -> CheckResult {
+fn result(outcome: &Outcome) -> CheckResult {
     CheckResult {
         name: outcome.name.to_string(),
         place: shorten_to(&outcome.place, 2 * TEXT_COLUMNS),
-        expected: outcome.expected,
-        got: outcome.got,
+        expected: outcome.expected.clone(),
+        got: outcome.got.clone(),
         ok: Nullable(outcome.ok),
     }
 }

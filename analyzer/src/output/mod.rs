@@ -26,6 +26,7 @@ use crate::analysis::{
 };
 use crate::error::Error;
 use crate::run::{Component, Run};
+use ddo_schemas::Finding;
 use ddo_schemas::summary::Summary;
 use files::Folder;
 use perfetto::{TraceOptions, TraceStats};
@@ -54,16 +55,31 @@ pub struct Options {
     pub trace: TraceOptions,
 }
 
+/// What was written, and what it says.
+#[derive(Debug)]
+pub struct Written {
+    /// The output folder.
+    pub folder: PathBuf,
+    /// The summary; its findings are those of the run and of the outputs.
+    pub summary: Summary,
+    /// The findings of the run, without those of the outputs.
+    pub findings: Vec<Finding>,
+}
+
 /// Writes the trace and all documents of a run that was read from `input`.
 ///
 /// # Errors
 /// When the output folder is not free, or cannot be written.
-pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary, PathBuf), Error> {
+pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<Written, Error> {
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
-    let stats = write_trace_file(run, &folder, &options.trace)?;
-    let pairs = analysis::delta::pairs(run);
-    delta::write_files(run, &pairs, &folder)?;
-    dataset::write(run, &pairs, &folder)?;
+    let (judged, pairs) = side_by_side(|| analysis::judge(run), || analysis::delta::pairs(run));
+    // The large ones are files of their own and only read the run.
+    let trace = || write_trace_file(run, &judged.noticed, &folder, &options.trace);
+    let tables = || side_by_side(|| delta::write_files(run, &pairs, &folder), || dataset::write(run, &pairs, &folder));
+    let (stats, (deltas, dataset)) = side_by_side(trace, tables);
+    let stats = stats?;
+    deltas?;
+    dataset?;
     let mut outputs = vec![
         ("summary", SUMMARY_FILE),
         ("trace", TRACE_FILE),
@@ -73,7 +89,7 @@ pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary,
     ];
     outputs.extend(delta::FILES);
     folder.write(profile::FILE, |out| out.write_all(profile::of(run).as_bytes()).map_err(Error::Output))?;
-    folder.write(CHECK_FILE, |out| check::write(&check::document(run), out))?;
+    folder.write(CHECK_FILE, |out| check::write(&check::document(&judged.checks), out))?;
     if let Some(reconciled) = reconciliation(run) {
         folder.write(RECONCILIATION_FILE, |out| reconcile::write(&reconciled.document, out))?;
         outputs.push(("reconciliation", RECONCILIATION_FILE));
@@ -82,10 +98,10 @@ pub fn write_all(run: &Run, input: &Path, options: &Options) -> Result<(Summary,
     if write_memory_plot(run, &folder)? {
         outputs.push(("memory_plot".to_owned(), format!("{MEMORY_PLOT}.svg")));
     }
-    let mut summary = summary::of(run, outputs.into_iter().collect());
+    let mut summary = summary::of(run, judged.findings.clone(), outputs.into_iter().collect());
     summary.findings.extend(perfetto::too_large(stats.bytes));
     folder.write(SUMMARY_FILE, |out| summary::write(&summary, out))?;
-    Ok((summary, folder.path))
+    Ok(Written { folder: folder.path, summary, findings: judged.findings })
 }
 
 /// The component whose scopes are reconciled unless another is named: the leading one, else the first that has scopes.
@@ -107,7 +123,7 @@ fn reconciliation(run: &Run) -> Option<Reconciled> {
 /// When the output folder is not free, or cannot be written.
 pub fn write_trace(run: &Run, input: &Path, options: &Options) -> Result<(PathBuf, TraceStats), Error> {
     let folder = Folder::open(input, options.out.as_deref(), options.force)?;
-    let stats = write_trace_file(run, &folder, &options.trace)?;
+    let stats = write_trace_file(run, &analysis::noticed(run), &folder, &options.trace)?;
     Ok((folder.path.join(TRACE_FILE), stats))
 }
 
@@ -128,6 +144,15 @@ fn write_memory_plot(run: &Run, folder: &Folder) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn write_trace_file(run: &Run, folder: &Folder, options: &TraceOptions) -> Result<TraceStats, Error> {
-    folder.write(TRACE_FILE, |out| perfetto::write(run, options, out))
+fn write_trace_file(run: &Run, noticed: &[Finding], folder: &Folder, options: &TraceOptions) -> Result<TraceStats, Error> {
+    folder.write(TRACE_FILE, |out| perfetto::write_noticed(run, noticed, options, out))
+}
+
+/// Does two things at a time, the first in a thread of its own.
+fn side_by_side<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (first.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)), second)
+    })
 }

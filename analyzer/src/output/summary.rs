@@ -2,18 +2,18 @@
 //!
 //! Uses `analysis`. Invariants: the declared shape; null where a value does not follow from the run.
 
-use crate::analysis::{self, floor, steps};
+use crate::analysis::{floor, steps};
 use crate::error::Error;
 use crate::run::{Component, Run};
-use ddo_schemas::Seconds;
 use ddo_schemas::summary::{RunSummary, StepsSummary, Summary};
 use ddo_schemas::unit::Nullable;
 use ddo_schemas::version;
+use ddo_schemas::{Finding, Seconds};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The summary of a run.
-pub fn of(run: &Run, outputs: BTreeMap<String, String>) -> Summary {
+/// The summary of a run with its findings.
+pub fn of(run: &Run, findings: Vec<Finding>, outputs: BTreeMap<String, String>) -> Summary {
     let manifest = run.manifest.as_ref();
     Summary {
         schema_version: version::SUMMARY,
@@ -24,7 +24,7 @@ pub fn of(run: &Run, outputs: BTreeMap<String, String>) -> Summary {
             labels: manifest.map(|manifest| manifest.labels.clone()).unwrap_or_default(),
         },
         steps: steps_of(leading_component(run)),
-        findings: analysis::findings(run),
+        findings,
         outputs,
     }
 }

@@ -76,10 +76,10 @@ impl Screen {
     }
 }
 
-/// The screen for a run; `folder` is where the outputs were written.
-pub fn screen(run: &Run, folder: Option<&Path>) -> String {
+/// The screen for a run with its findings; `folder` is where the outputs were written.
+pub fn screen(run: &Run, findings: &[Finding], folder: Option<&Path>) -> String {
     let mut screen = Screen::default();
-    findings(&mut screen, run);
+    first_findings(&mut screen, findings);
     let leading = leading_component(run);
     screen.item("in short", &headline(run, leading));
     head(&mut screen, run);
@@ -106,8 +106,7 @@ pub fn screen(run: &Run, folder: Option<&Path>) -> String {
     screen.lines.join("\n")
 }
 
-fn findings(screen: &mut Screen, run: &Run) {
-    let all = analysis::findings(run);
+fn first_findings(screen: &mut Screen, all: &[Finding]) {
     let serious: Vec<&Finding> = all.iter().filter(|finding| analysis::is_serious(finding)).collect();
     for finding in serious.iter().take(MAX_PRINTED_FINDINGS) {
         let word = if finding.severity == Severity::Error { "ERROR" } else { "WARNING" };
@@ -450,7 +449,7 @@ mod tests {
         let finding =
             |at: usize| Finding::error("code", format!("file{at}\u{1b}[31m"), "a long sentence that goes on ".repeat(20));
         let run = Run { name: "r".into(), findings: (0..50).map(finding).collect(), ..Run::default() };
-        let text = screen(&run, Some(Path::new("out")));
+        let text = screen(&run, &analysis::findings(&run), Some(Path::new("out")));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.len() <= 40, "{} lines", lines.len());
         assert!(lines.iter().all(|line| line.chars().count() <= TEXT_COLUMNS));

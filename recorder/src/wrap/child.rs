@@ -6,7 +6,7 @@
 //! everything that holds its process id has stopped; a descendant that holds a pipe does not keep the recorder.
 
 use super::manifest::Handover;
-use super::words::shown;
+use super::words::quoted;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::ffi::{OsStr, OsString};
@@ -138,7 +138,7 @@ pub fn outcome(status: ExitStatus) -> Outcome {
 
 /// The command's name for a terminal line.
 pub fn name(program: &OsStr) -> String {
-    Path::new(program).file_name().map_or_else(|| shown(program), shown)
+    quoted(Path::new(program).file_name().unwrap_or(program))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::error::WrapError;
 use super::request::Monitor;
-use super::words::Redactor;
+use super::words::{self, Redactor};
 use crate::limits;
 use ddo_schemas::settings::{MAX_COMPONENT_CHARS, is_component_name};
 use std::collections::BTreeMap;
@@ -18,11 +18,23 @@ fn plain_name(text: &str, limit: usize) -> bool {
     (1..=limit).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
+/// A refused word, as its writer sees it.
+fn shown(word: &str) -> String {
+    words::cut(word, limits::MAX_SHOWN_CHARS)
+}
+
 pub(super) fn check_component(name: &str, origin: &'static str) -> Result<(), WrapError> {
     if is_component_name(name) {
         return Ok(());
     }
-    Err(WrapError::Component { got: name.to_owned(), origin, limit: MAX_COMPONENT_CHARS })
+    Err(WrapError::Component { got: shown(name), origin, limit: MAX_COMPONENT_CHARS })
+}
+
+pub(super) fn check_journal(word: &str) -> Result<(), WrapError> {
+    match word {
+        "steps" | "off" => Ok(()),
+        got => Err(WrapError::UnknownWord { option: "--journal", got: shown(got), allowed: "`steps` or `off`" }),
+    }
 }
 
 pub(super) fn monitor(word: Option<&str>) -> Result<Monitor, WrapError> {
@@ -31,7 +43,7 @@ pub(super) fn monitor(word: Option<&str>) -> Result<Monitor, WrapError> {
         Some("full") => Ok(Monitor::Full),
         Some("off") => Ok(Monitor::Off),
         Some(got) => {
-            Err(WrapError::UnknownWord { option: "--memory-monitor", got: got.into(), allowed: "`full`, `rss` or `off`" })
+            Err(WrapError::UnknownWord { option: "--memory-monitor", got: shown(got), allowed: "`full`, `rss` or `off`" })
         }
     }
 }
@@ -49,7 +61,7 @@ pub(super) fn operators(text: &str) -> Result<(String, Option<Vec<u64>>), WrapEr
 /// A size with its unit: KiB, MiB, GiB count in 1024, kB, MB, GB in 1000.
 pub(super) fn disk_budget(text: Option<&str>) -> Result<Option<u64>, WrapError> {
     let Some(text) = text else { return Ok(None) };
-    let bad = || WrapError::NotASize { got: text.into() };
+    let bad = || WrapError::NotASize { got: shown(text) };
     let units: [(&str, u64); 6] =
         [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
     let with_unit = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
@@ -59,14 +71,14 @@ pub(super) fn disk_budget(text: Option<&str>) -> Result<Option<u64>, WrapError> 
     }
     let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale)).ok_or_else(bad)?;
     if bytes < limits::MIN_DISK_BUDGET_BYTES {
-        return Err(WrapError::DiskBudget { got: text.into(), least: limits::MIN_DISK_BUDGET_BYTES });
+        return Err(WrapError::DiskBudget { got: shown(text), least: limits::MIN_DISK_BUDGET_BYTES });
     }
     Ok(Some(bytes))
 }
 
 pub(super) fn interval(text: Option<&str>) -> Result<Duration, WrapError> {
     let Some(text) = text else { return Ok(limits::DEFAULT_INTERVAL) };
-    let bad = || WrapError::NotADuration { got: text.into() };
+    let bad = || WrapError::NotADuration { got: shown(text) };
     let (number, scale) = match text.strip_suffix("ms") {
         Some(number) => (number, 1e-3),
         None => (text.strip_suffix('s').ok_or_else(bad)?, 1.0),
@@ -76,7 +88,7 @@ pub(super) fn interval(text: Option<&str>) -> Result<Duration, WrapError> {
     }
     let seconds = number.parse::<f64>().map_err(|_| bad())? * scale;
     let out_of_range = || WrapError::Interval {
-        got: text.into(),
+        got: shown(text),
         least_ms: limits::MIN_INTERVAL.as_millis(),
         most_ms: limits::MAX_INTERVAL.as_millis(),
     };
@@ -91,7 +103,7 @@ pub(super) fn labels(texts: &[String]) -> Result<BTreeMap<String, String>, WrapE
     let mut labels = BTreeMap::new();
     for text in texts {
         let bad = || WrapError::Label {
-            got: text.clone(),
+            got: shown(text),
             key_limit: limits::MAX_LABEL_KEY_CHARS,
             value_limit: limits::MAX_LABEL_VALUE_BYTES,
         };

@@ -10,7 +10,7 @@ use super::error::WrapError;
 use super::request::Request;
 use super::signals::{self, Signals};
 use super::{folder, run, say, words};
-use crate::limits::MAX_REPEATS;
+use crate::limits::{MAX_REPEATS, MAX_SHOWN_CHARS};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -117,7 +117,8 @@ enum Quote {
 /// Splits a command into words by the quoting rules of the POSIX shell: blanks, `'..'`, `".."` and backslashes. Variables,
 /// patterns, pipes and redirections are plain characters.
 fn split(command: &OsStr) -> Result<Vec<OsString>, WrapError> {
-    let refused = |reason: &'static str| WrapError::CommandWord { got: words::shown(command), reason };
+    let refused =
+        |reason: &'static str| WrapError::CommandWord { got: words::cut(&words::shown(command), MAX_SHOWN_CHARS), reason };
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
     let mut quote = Quote::None;

@@ -7,7 +7,8 @@
 
 use super::error::WrapError;
 use super::parse;
-use super::words::Redactor;
+use super::words::{self, Redactor};
+use crate::limits::MAX_USAGE_CHARS;
 use ddo_schemas::settings::{ENV_SETTINGS, Settings};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -186,6 +187,7 @@ impl Request {
             parse::check_component(name, "environment")?;
         }
         if let Some(journal) = &self.journal {
+            parse::check_journal(journal)?;
             settings.journal.clone_from(journal);
         }
         settings.gpu_timing |= self.gpu_timing;
@@ -210,7 +212,10 @@ fn origin(given: bool) -> String {
 }
 
 fn outer_settings(text: &OsStr) -> Result<Settings, WrapError> {
-    let bad = |reason: String| WrapError::SettingsVariable { variable: ENV_SETTINGS, reason };
+    let bad = |reason: String| {
+        let reason = words::cut(&reason, MAX_USAGE_CHARS);
+        WrapError::SettingsVariable { variable: ENV_SETTINGS, reason }
+    };
     let text = text.to_str().ok_or_else(|| bad("it is not UTF-8".into()))?;
     let settings: Settings = serde_json::from_str(text).map_err(|e| bad(format!("it is no settings object: {e}")))?;
     settings.check().map_err(|e| bad(e.to_string()))?;

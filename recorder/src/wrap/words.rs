@@ -42,6 +42,18 @@ pub fn quoted(word: &OsStr) -> String {
     format!("$'{body}'")
 }
 
+/// The beginning and the end of a long text; the whole of a short one.
+pub fn cut(text: &str, limit: usize) -> String {
+    let count = text.chars().count();
+    if count <= limit {
+        return text.to_owned();
+    }
+    let part = limit / 2;
+    let begin: String = text.chars().take(part).collect();
+    let end: String = text.chars().skip(count - part).collect();
+    format!("{begin} .. {end}")
+}
+
 fn write_word(word: &OsStr, mut push: impl FnMut(&mut String, char)) -> String {
     let mut out = String::with_capacity(word.len());
     for chunk in word.as_bytes().utf8_chunks() {
@@ -142,6 +154,12 @@ mod tests {
         assert_eq!(quoted(OsStr::new("my run's")), r"'my run'\''s'");
         assert_eq!(quoted(OsStr::from_bytes(b"a'\xff\n")), r"$'a\'\xFF\x0A'");
         assert_eq!(quoted(OsStr::new("")), "''");
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_ends() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("\u{e4}bcdefg", 4), "\u{e4}b .. fg");
     }
 
     #[test]

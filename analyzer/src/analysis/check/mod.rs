@@ -75,21 +75,15 @@ pub fn find(name: &str) -> Option<&'static Check> {
 }
 
 /// A finding for every failure that is not reported otherwise.
-pub fn findings(run: &Run) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for check in CHECKS.iter().filter(|check| check.reported_as.is_none()) {
-        for outcome in of(check, run).into_iter().filter(|outcome| outcome.ok == Some(false)) {
-            let text = format!(
-                "{} does not hold ({}): expected {}, got {}",
-                check.name,
-                check.asserts,
-                shown(&outcome.expected),
-                shown(&outcome.got)
-            );
-            found.push(Finding::error(&format!("check_{}", check.name), outcome.place, text));
-        }
-    }
-    found
+pub fn findings(outcomes: &[Outcome]) -> Vec<Finding> {
+    let failed = outcomes.iter().filter(|outcome| outcome.ok == Some(false));
+    let finding = |outcome: &Outcome| {
+        let check = find(outcome.name).filter(|check| check.reported_as.is_none())?;
+        let (expected, got) = (shown(&outcome.expected), shown(&outcome.got));
+        let text = format!("{} does not hold ({}): expected {expected}, got {got}", check.name, check.asserts);
+        Some(Finding::error(&format!("check_{}", check.name), outcome.place.clone(), text))
+    };
+    failed.filter_map(finding).collect()
 }
 
 /// A value as people read it.
@@ -123,12 +117,12 @@ fn of(check: &Check, run: &Run) -> Vec<Outcome> {
         for record in &component.records {
             let facts = Facts { values: &record.values };
             for found in snapshot_outcomes(check, &facts) {
-                folded.add(at(&record.file, &found), found);
+                folded.add(|found| at(&record.file, found), found);
             }
         }
         if let Rule::Journal(rule) = check.rule {
             for found in rule(component) {
-                folded.add(at(&component.name, &found), found);
+                folded.add(|found| at(&component.name, found), found);
             }
         }
         outcomes.extend(folded.finish(&component.name).into_iter().map(|(place, found)| outcome(place, found)));
@@ -193,18 +187,24 @@ fn at_most(facts: &Facts<'_>, chain: &[&[&str]]) -> Vec<Found> {
 struct Folded {
     failed: Vec<(String, Found)>,
     more: usize,
-    rest: BTreeMap<(String, bool), (usize, String, Found)>,
+    /// By field: what could not be judged, and what holds. The place is that of the first, the values are those of the last.
+    rest: BTreeMap<String, [Option<(usize, String, Found)>; 2]>,
 }
 
 impl Folded {
-    fn add(&mut self, place: String, found: Found) {
+    fn add(&mut self, place: impl FnOnce(&Found) -> String, found: Found) {
         match found.ok {
-            Some(false) if self.failed.len() < MAX_FINDINGS_PER_CODE => self.failed.push((place, found)),
+            Some(false) if self.failed.len() < MAX_FINDINGS_PER_CODE => self.failed.push((place(&found), found)),
             Some(false) => self.more += 1,
             ok => {
-                let entry = self.rest.entry((found.field.clone(), ok.is_some()));
-                let kept = entry.or_insert_with(|| (0, place.clone(), found.clone()));
-                *kept = (kept.0 + 1, place, found);
+                if !self.rest.contains_key(&found.field) {
+                    self.rest.insert(found.field.clone(), [None, None]);
+                }
+                let Some([open, held]) = self.rest.get_mut(&found.field) else { return };
+                match if ok.is_some() { held } else { open } {
+                    Some((count, _, last)) => (*count, *last) = (*count + 1, found),
+                    empty => *empty = Some((1, place(&found), found)),
+                }
             }
         }
     }
@@ -215,7 +215,9 @@ impl Folded {
             let found = Found::that("", "none", format!("{} more failures of this check", self.more), false);
             out.push((format!("more records of {component}"), found));
         }
-        for ((field, _), (count, place, found)) in self.rest {
+        let rest =
+            self.rest.into_iter().flat_map(|(field, kept)| kept.into_iter().flatten().map(move |one| (field.clone(), one)));
+        for (field, (count, place, found)) in rest {
             let place = match (count, field.as_str()) {
                 (1, _) => place,
                 (count, "") => format!("{count} records of {component}"),

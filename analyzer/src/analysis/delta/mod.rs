@@ -72,9 +72,13 @@ pub fn consecutive(before: &Record, after: &Record) -> bool {
 
 /// Paths that occur in any record of a component, in order.
 pub fn paths(component: &Component) -> Vec<Arc<str>> {
+    paths_of(&component.records)
+}
+
+fn paths_of(records: &[Record]) -> Vec<Arc<str>> {
     let mut all: BTreeSet<Arc<str>> = BTreeSet::new();
     let mut previous: Option<&Values> = None;
-    for record in &component.records {
+    for record in records {
         // Most records hold the fields of the one before; paths are shared, so that is seen without reading them.
         if !previous.is_some_and(|previous| same_paths(previous, &record.values)) {
             all.extend(record.values.keys().cloned());
@@ -106,7 +110,7 @@ pub fn resets(component: &Component) -> Vec<Finding> {
 
 /// A note where the text tables cannot hold every row.
 pub fn beyond_the_tables(run: &Run) -> Option<Finding> {
-    let rows: usize = pairs(run).iter().map(Pair::len).sum();
+    let rows = pairs::count_rows(run);
     let text = format!(
         "deltas.json and deltas.csv hold {MAX_DELTA_ROWS} of {rows} rows: steps from the end are left out; dataset/ has all"
     );

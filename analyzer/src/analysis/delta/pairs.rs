@@ -10,7 +10,6 @@ use crate::run::{Component, LoadedReport, Record, Run, Scalar, Values};
 use ddo_schemas::catalogue;
 pub use ddo_schemas::deltas::DeltaScope as Scope;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 /// Two documents to compare.
@@ -32,7 +31,7 @@ pub struct Pair<'a> {
     pub gap: bool,
     before: &'a Values,
     after: &'a Values,
-    columns: Rc<[Column]>,
+    columns: Arc<[Column]>,
     resets: BTreeSet<Arc<str>>,
     link: Option<u64>,
 }
@@ -73,7 +72,7 @@ impl Pair<'_> {
 pub fn pairs(run: &Run) -> Vec<Pair<'_>> {
     let mut all = Vec::new();
     // One set of fields for all components: what one of them lacks is unavailable there, not forgotten.
-    let of_records: Rc<[Column]> = columns(run.components.iter().flat_map(super::paths));
+    let of_records: Arc<[Column]> = columns(run.components.iter().flat_map(super::paths));
     for component in &run.components {
         let names = names(component);
         let link = link_rate(component);
@@ -90,24 +89,43 @@ pub fn pairs(run: &Run) -> Vec<Pair<'_>> {
             (total.resets, total.gap) = (went_down(&component.records), has_gap(&component.records));
             all.push(total);
         }
-        let mut last: BTreeMap<Option<&str>, (&LoadedReport, &String)> = BTreeMap::new();
-        for (after, to) in component.reports.iter().zip(&names.reports) {
-            let Some((before, from)) = last.insert(after.route.as_deref(), (after, to)) else { continue };
-            all.push(Pair {
-                component: Some(&component.name),
-                scope: Scope::Reports,
-                from: from.clone(),
-                to: to.clone(),
-                step: None,
-                seconds: elapsed(observed(before), observed(after)),
-                gap: false,
-                before: &before.values,
-                after: &after.values,
-                columns: columns(before.values.keys().chain(after.values.keys()).cloned()),
-                resets: BTreeSet::new(),
-                link,
-            });
-        }
+        all.extend(of_reports(component, &names.reports, link));
+    }
+    all
+}
+
+/// How many rows [`pairs`] has, without making them.
+pub(super) fn count_rows(run: &Run) -> usize {
+    let columns = columns(run.components.iter().flat_map(super::paths)).len();
+    // One pair for each record after the first, and one from first to last.
+    let of_records = |records: usize| if records > 1 { records * columns } else { 0 };
+    let rows = |component: &Component| {
+        let reports = of_reports(component, &names(component).reports, None);
+        of_records(component.records.len()) + reports.iter().map(Pair::len).sum::<usize>()
+    };
+    run.components.iter().map(rows).sum()
+}
+
+/// Each report with the one before it of the same route.
+fn of_reports<'a>(component: &'a Component, names: &[String], link: Option<u64>) -> Vec<Pair<'a>> {
+    let mut all = Vec::new();
+    let mut last: BTreeMap<Option<&str>, (&LoadedReport, &String)> = BTreeMap::new();
+    for (after, to) in component.reports.iter().zip(names) {
+        let Some((before, from)) = last.insert(after.route.as_deref(), (after, to)) else { continue };
+        all.push(Pair {
+            component: Some(&component.name),
+            scope: Scope::Reports,
+            from: from.clone(),
+            to: to.clone(),
+            step: None,
+            seconds: elapsed(observed(before), observed(after)),
+            gap: false,
+            before: &before.values,
+            after: &after.values,
+            columns: columns(before.values.keys().chain(after.values.keys()).cloned()),
+            resets: BTreeSet::new(),
+            link,
+        });
     }
     all
 }
@@ -117,7 +135,7 @@ fn of_two_records<'a>(
     scope: Scope,
     (before, after): (&'a Record, &'a Record),
     (from, to): (&str, &str),
-    columns: &Rc<[Column]>,
+    columns: &Arc<[Column]>,
 ) -> Pair<'a> {
     Pair {
         component: Some(&component.name),
@@ -136,7 +154,7 @@ fn of_two_records<'a>(
 }
 
 /// Paths as columns, each once, in the order of the catalogue.
-fn columns(paths: impl Iterator<Item = Arc<str>>) -> Rc<[Column]> {
+fn columns(paths: impl Iterator<Item = Arc<str>>) -> Arc<[Column]> {
     let unique: BTreeSet<Arc<str>> = paths.collect();
     let mut placed: Vec<(usize, Column)> = unique
         .into_iter()
@@ -164,20 +182,12 @@ fn has_gap(records: &[Record]) -> bool {
 
 /// Counters that went down anywhere between the first and the last of these records, also across records that lack them.
 fn went_down(records: &[Record]) -> BTreeSet<Arc<str>> {
-    let mut last: BTreeMap<&Arc<str>, &Scalar> = BTreeMap::new();
-    let mut found = BTreeSet::new();
-    let paths: BTreeSet<&Arc<str>> = records.iter().flat_map(|record| record.values.keys()).collect();
-    let counters: BTreeSet<&Arc<str>> = paths.into_iter().filter(|path| is_counter(path)).collect();
-    for record in records {
-        for (path, value) in record.values.iter().filter(|(path, value)| value.as_f64().is_some() && counters.contains(path)) {
-            if let Some(before) = last.insert(path, value)
-                && subtract(Some(before), Some(value)) == Delta::Reset
-            {
-                found.insert(path.clone());
-            }
-        }
-    }
-    found
+    let decreases = |path: &Arc<str>| {
+        let mut values = records.iter().filter_map(|record| record.values.get(path)).filter(|value| value.as_f64().is_some());
+        let Some(mut before) = values.next() else { return false };
+        values.any(|value| subtract(Some(std::mem::replace(&mut before, value)), Some(value)) == Delta::Reset)
+    };
+    super::paths_of(records).into_iter().filter(|path| is_counter(path)).filter(decreases).collect()
 }
 
 /// Names of a component's documents, in their order.

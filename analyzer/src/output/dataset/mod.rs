@@ -26,8 +26,9 @@ pub const FOLDER: &str = "dataset";
 pub fn write(run: &Run, pairs: &[Pair<'_>], folder: &Folder) -> Result<[String; 2], Error> {
     let partition = format!("run={}/rank={}/part-0.parquet", partition_name(&run.name), rank(run));
     let [tidy, wide] = ["tidy", "wide"].map(|table| format!("{FOLDER}/{table}/{partition}"));
-    folder.write(&tidy, |out| tidy::write(pairs, ROW_GROUP_ROWS, out))?;
-    folder.write(&wide, |out| wide::write(pairs, ROW_GROUP_CELLS, out))?;
+    let long = || folder.write(&tidy, |out| tidy::write(pairs, ROW_GROUP_ROWS, out));
+    let (long, broad) = super::side_by_side(long, || folder.write(&wide, |out| wide::write(pairs, ROW_GROUP_CELLS, out)));
+    long.and(broad)?;
     Ok([tidy, wide])
 }
 

@@ -13,7 +13,7 @@ use ddo_schemas::Unit;
 use ddo_schemas::deltas::DeltaState;
 use ddo_schemas::field::{Field, Kind};
 use polars::prelude::Column;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 /// The part of a document that the table shows.
@@ -162,9 +162,12 @@ impl<'a> Group<'a> {
         self.step.push(pair.step);
         self.spans_gap.push(pair.gap);
         self.seconds.push(pair.seconds);
-        let rows: BTreeMap<&str, Row<'_>> = pair.rows().map(|row| (&*row.column.path, row)).collect();
+        // The fields of most pairs come in the table's order; others are looked for.
+        let shown = |row: &Row<'_>| row.column.field.is_some() && row.column.path.starts_with(SHOWN);
+        let mut rows = pair.rows().filter(shown).peekable();
         for (path, change, level) in &mut self.fields {
-            let row = rows.get(path);
+            let row = rows.next_if(|row| &*row.column.path == *path).or_else(|| pair.row(path));
+            let row = row.as_ref();
             if let Some(cells) = change {
                 cells.push_change(row);
             }

@@ -13,7 +13,7 @@ use crate::run::Run;
 use ddo_schemas::Finding;
 
 /// Adds the facts of one run; those of the first have no number in their names.
-pub(super) fn draw(model: &mut Model, run: &Run, number: usize, clocks: &Clocks, root: u64) {
+pub(super) fn draw(model: &mut Model, run: &Run, number: usize, clocks: &Clocks, root: u64, findings: &[Finding]) {
     let prefix = if number == 0 { "ddo".to_string() } else { format!("ddo.run.{number}") };
     let name = if number == 0 { "ddo.run".to_string() } else { format!("{prefix}.name") };
     let mut facts = vec![(name, run.name.clone())];
@@ -53,8 +53,6 @@ pub(super) fn draw(model: &mut Model, run: &Run, number: usize, clocks: &Clocks,
     if !zero.is_empty() {
         facts.push((format!("{prefix}.constant_zero_fields"), zero.join(" ")));
     }
-    // The first run has the findings of all.
-    let findings = if number == 0 { analysis::noticed(run) } else { Vec::new() };
     for finding in findings.iter().filter(|finding| analysis::is_serious(finding) && !has_own_instant(finding)) {
         let notes = vec![model.text("where", &finding.place), model.text("text", &finding.text)];
         model.doubt(ORIGIN, &finding.code, notes);

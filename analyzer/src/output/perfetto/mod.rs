@@ -23,7 +23,7 @@ mod stream;
 mod timing;
 mod writer;
 
-use crate::analysis::{alignment, alignment::Key};
+use crate::analysis::{self, alignment, alignment::Key};
 use crate::error::Error;
 use crate::limits::MAX_BROWSER_TRACE_BYTES;
 use crate::run::{Component, Run, shorten};
@@ -76,8 +76,16 @@ pub struct TraceStats {
 /// # Errors
 /// When the output cannot be written.
 pub fn write(run: &Run, options: &TraceOptions, out: &mut dyn Write) -> Result<TraceStats, Error> {
+    write_noticed(run, &analysis::noticed(run), options, out)
+}
+
+/// Writes the trace of a run whose findings were made already: those that belong to a place on its axis.
+///
+/// # Errors
+/// When the output cannot be written.
+pub fn write_noticed(run: &Run, noticed: &[Finding], options: &TraceOptions, out: &mut dyn Write) -> Result<TraceStats, Error> {
     let clocks = Clocks::of_all(run, options.align);
-    let mut model = build(run, &clocks, options);
+    let mut model = build(run, noticed, &clocks, options);
     let mut stats = TraceStats { shift_ns: clocks.first().and_then(|clocks| clocks.monotonic_shift_ns), ..TraceStats::default() };
     let traces: Vec<_> = run.all().flat_map(|run| &run.operators).collect();
     let alone = traces.len() == 1 && clocks.iter().all(|clocks| clocks.all().is_empty());
@@ -112,7 +120,7 @@ pub fn too_large(bytes: u64) -> Option<Finding> {
     })
 }
 
-fn build(run: &Run, clocks: &[Clocks], options: &TraceOptions) -> Model {
+fn build(run: &Run, noticed: &[Finding], clocks: &[Clocks], options: &TraceOptions) -> Model {
     let mut model = Model::default();
     let several = !run.others.is_empty();
     for ((number, run), clocks) in run.all().enumerate().zip(clocks) {
@@ -120,7 +128,8 @@ fn build(run: &Run, clocks: &[Clocks], options: &TraceOptions) -> Model {
         let process = model.process(number, &process_name(run, several, clocks), labels.collect());
         let root = model.root(process, "DDO", "What this run recorded about its offloaded components.");
         components(&mut model, run, number, root, clocks, options);
-        facts::draw(&mut model, run, number, clocks, root);
+        // The first run has the findings of all.
+        facts::draw(&mut model, run, number, clocks, root, if number == 0 { noticed } else { &[] });
     }
     model
 }
