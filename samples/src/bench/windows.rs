@@ -182,6 +182,8 @@ impl Spare<'_> {
             driver.event_record(before, stream)?;
             driver.copy_to_device(self.address, self.bytes.clone(), stream)?;
             driver.event_record(behind, stream)?;
+            // The epoch lies on another stream.
+            driver.event_synchronize(epoch)?;
             driver.event_synchronize(behind)?;
             let at = |event| driver.event_elapsed(epoch, event).map(|elapsed| elapsed.seconds);
             Ok(Pair { before: at(before)?, behind: at(behind)? })

@@ -181,6 +181,9 @@ fn at_most(facts: &Facts<'_>, chain: &[&[&str]]) -> Vec<Found> {
     chain.windows(2).filter_map(link).collect()
 }
 
+/// An outcome, which record it was first seen at, and where.
+type FirstSeen = (usize, String, Found);
+
 /// Outcomes of the records of one component. A long journal repeats itself: failures are kept one by one, up to a bound;
 /// the others become one line a field.
 #[derive(Default)]
@@ -188,7 +191,7 @@ struct Folded {
     failed: Vec<(String, Found)>,
     more: usize,
     /// By field: what could not be judged, and what holds. The place is that of the first, the values are those of the last.
-    rest: BTreeMap<String, [Option<(usize, String, Found)>; 2]>,
+    rest: BTreeMap<String, [Option<FirstSeen>; 2]>,
 }
 
 impl Folded {
