@@ -220,7 +220,7 @@ super::wrap_driver!(Timed);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::{HostDriver, HostOptions};
+    use crate::driver::{HostDriver, HostOptions, PhysicalId};
     use crate::meter::FakeClock;
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let before = lease.reading();
         one.memory_info().expect("answers");
         two.memory_info().expect("answers");
-        two.memory_release(crate::driver::PhysicalId(7)).expect_err("there is no such memory");
+        two.memory_release(PhysicalId(7)).expect_err("there is no such memory");
         let delta = meter.reading().since(&before);
         assert_eq!((delta.call("memory_info").calls, delta.call("memory_release").failed_calls), (2, 1));
         drop(lease);

@@ -280,6 +280,7 @@ fn interval_rank(count: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::{Bench, BenchArgs};
 
     /// Ranks as tables of the sign test give them.
     #[test]
@@ -300,8 +301,8 @@ mod tests {
         std::fs::create_dir(&folder).expect("made");
         let model = folder.join("model.safetensors");
         let line = ["ddo-bench", "overhead", "--seconds", "1", "--steps", "2", "--scale", "0.00001", "--model"];
-        let args = crate::bench::BenchArgs::try_parse_from(line.map(std::ffi::OsString::from).into_iter().chain([model.into()]));
-        let crate::bench::Bench::Overhead(args) = args.expect("all known").bench else { panic!("another bench") };
+        let args = BenchArgs::try_parse_from(line.map(std::ffi::OsString::from).into_iter().chain([model.into()]));
+        let Bench::Overhead(args) = args.expect("all known").bench else { panic!("another bench") };
         let mut lines = Vec::new();
         overhead(&args, &folder, |line| lines.push(line.clone())).expect("measured");
         let names: Vec<&str> = lines.iter().map(|line| line.scope).collect();
