@@ -140,8 +140,6 @@ pub(crate) struct State {
     /// A failure of look-ahead, raised by the next call.
     pub(crate) deferred: Option<Error>,
     pub(crate) closed: bool,
-    /// Parts whose source bytes were being read ahead when that was last looked at.
-    pub(crate) reads_ahead: usize,
     /// The first pass does not follow the component's order.
     pub(crate) guess_is_wrong: bool,
 }
@@ -254,7 +252,6 @@ impl State {
             poisoned: None,
             deferred: None,
             closed: false,
-            reads_ahead: 0,
             guess_is_wrong: false,
         }
     }

@@ -123,6 +123,8 @@ impl Inner {
         if state.poisoned.is_some() || state.deferred.is_some() {
             return;
         }
+        let clock = &*self.clock;
+        let start = clock.now();
         let mut batches: Vec<(usize, Arc<PartBatch>)> = Vec::new();
         for part in self.expected_reads(state) {
             match self.batch(state, part) {
@@ -133,15 +135,15 @@ impl Inner {
                 }
             }
         }
-        let clock = &*self.clock;
+        let asked = clock.now();
         let mut supply = lock(supply);
-        let mut expect = || supply.expect(batches.iter().map(|(part, batch)| (*part, batch.extents())));
-        let is_new = batches.len() > state.reads_ahead;
-        let told = match is_new {
-            true => self.counters.source_prepare.time(clock, || self.counters.bridge.source_prepare_total.time(clock, expect)),
-            false => expect(),
-        };
-        state.reads_ahead = supply.queued_parts();
+        let before = supply.queued_parts();
+        let told = supply.expect(batches.iter().map(|(part, batch)| (*part, batch.extents())));
+        // Mostly nothing is new: only what was prepared is a preparation.
+        if told.is_err() || supply.queued_parts() > before {
+            self.counters.bridge.source_prepare_total.add(clock, asked);
+            self.counters.source_prepare.add(clock, start);
+        }
         drop(supply);
         if let Err(error) = told {
             state.deferred = Some(error);

@@ -154,20 +154,23 @@ impl Store {
         driver.event_synchronize(latest.event).map(|()| true)
     }
 
-    /// Closes tickets from the oldest on while their events have been passed.
+    /// Looks for finished tickets and closes them.
     pub(super) fn reap(&mut self, driver: &dyn Driver, clock: &dyn Clock, book: &SupplyBook) -> Result<()> {
-        book.reap.time(clock, || {
-            while let Some(ticket) = self.tickets.front() {
-                if !driver.event_query(ticket.event)? {
-                    break;
-                }
-                book.close.time(clock, || -> DriverResult<()> {
-                    let Some(ticket) = self.tickets.pop_front() else { return Ok(()) };
-                    self.retained.let_go(ticket.window);
-                    book.event_retire.time(clock, || self.events.give(ticket.event))
-                })?;
+        book.reap.time(clock, || self.close_passed(driver, clock, book))
+    }
+
+    /// Closes tickets from the oldest on while their events have been passed.
+    pub(super) fn close_passed(&mut self, driver: &dyn Driver, clock: &dyn Clock, book: &SupplyBook) -> Result<()> {
+        while let Some(ticket) = self.tickets.front() {
+            if !driver.event_query(ticket.event)? {
+                break;
             }
-            Ok(())
-        })
+            book.close.time(clock, || -> DriverResult<()> {
+                let Some(ticket) = self.tickets.pop_front() else { return Ok(()) };
+                self.retained.let_go(ticket.window);
+                book.event_retire.time(clock, || self.events.give(ticket.event))
+            })?;
+        }
+        Ok(())
     }
 }

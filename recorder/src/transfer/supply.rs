@@ -10,7 +10,7 @@ use super::store::{SourceTicket, Store, StoreLevels};
 use crate::driver::{BlockWriter, DeviceAddress, Driver, DriverResult, HostBytes, StreamId};
 use crate::error::{Error, Result};
 use crate::memory::{Direct, Extent, HostRing, Retained, RingSlotId, Window};
-use crate::meter::{Clock, Counter, HostScope};
+use crate::meter::{Clock, Counter, HostScope, Nanos};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -76,7 +76,8 @@ pub struct Stopped {
 
 /// Where the bytes of a piece come from.
 enum Way {
-    Direct(Window),
+    /// Straight out of a registered window; the copy began when its readiness was asked for.
+    Direct(Window, Nanos),
     Ring,
 }
 
@@ -301,7 +302,11 @@ impl Supply {
         for piece in self.pieces(extent) {
             let at = to.offset(piece.offset - extent.offset);
             let sent = match self.way(piece) {
-                Ok(Way::Direct(window)) => self.direct(piece, window, at).map(|()| queued += 1),
+                Ok(Way::Direct(window, begun)) => {
+                    let copied = self.direct(piece, window, at);
+                    self.book.copy.add(&*self.clock, begun);
+                    copied.map(|()| queued += 1)
+                }
                 Ok(Way::Ring) => self.through_ring(piece, at, &mut queued),
                 Err(error) => Err(error),
             };
@@ -338,14 +343,14 @@ impl Supply {
                         }
                     }
                 }
-                store.reap(&*self.driver, clock, book)?;
+                store.close_passed(&*self.driver, clock, book)?;
             }
         });
-        match direct {
-            Ok(true) => Ok(Way::Direct(window)),
-            Ok(false) => Ok(Way::Ring),
-            Err(error) => Err(error),
+        if let Ok(true) = direct {
+            return Ok(Way::Direct(window, start));
         }
+        book.copy.add(clock, start);
+        direct.map(|_| Way::Ring)
     }
 
     /// Queues one copy straight out of a registered segment.
@@ -353,21 +358,19 @@ impl Supply {
         let Some(store) = &mut self.store else { return Ok(()) };
         let (clock, book, driver) = (&*self.clock, &self.book, &*self.driver);
         let (stream, bytes) = (self.stream, piece.bytes);
-        book.copy.time(clock, || {
-            let from = store.retained.lease(window, piece.offset % store.retained.shape().segment_bytes, bytes)?;
-            let event = book.event_acquire.time(clock, || store.events.take())?;
-            let copied = book.dma_submit.time(clock, || driver.copy_to_device(to, from, stream));
-            if let Err(error) = copied {
-                store.events.give(event)?;
-                return Err(error.into());
-            }
-            book.dma_bytes.add(bytes);
-            store.retained.hold(window);
-            // Where the record fails the hold stays: nobody can prove that the copy has ended.
-            book.dma_event.time(clock, || driver.event_record(event, stream))?;
-            store.tickets.push_back(SourceTicket { event, window });
-            Ok(())
-        })
+        let from = store.retained.lease(window, piece.offset % store.retained.shape().segment_bytes, bytes)?;
+        let event = book.event_acquire.time(clock, || store.events.take())?;
+        let copied = book.dma_submit.time(clock, || driver.copy_to_device(to, from, stream));
+        if let Err(error) = copied {
+            store.events.give(event)?;
+            return Err(error.into());
+        }
+        book.dma_bytes.add(bytes);
+        store.retained.hold(window);
+        // Where the record fails the hold stays: nobody can prove that the copy has ended.
+        book.dma_event.time(clock, || driver.event_record(event, stream))?;
+        store.tickets.push_back(SourceTicket { event, window });
+        Ok(())
     }
 
     /// Queues copies out of ring slots.
