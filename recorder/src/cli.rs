@@ -223,7 +223,10 @@ mod tests {
         for words in [&[][..], &["--"], &["--status"]] {
             assert!(told(words).starts_with("no command; write it behind `--`;"), "{words:?}");
         }
-        assert!(told(&["--lable", "a=b", "--", "x"]).starts_with("unexpected argument '--lable' found; a similar argument exists: '--label'"));
+        assert!(
+            told(&["--lable", "a=b", "--", "x"])
+                .starts_with("unexpected argument '--lable' found; a similar argument exists: '--label'")
+        );
         let completions = told(&["--completions", "csh"]);
         assert!(completions.contains("'csh'") && completions.contains("bash, elvish, fish, powershell, zsh"), "{completions}");
         let long = format!("--{}\nx", "y".repeat(5000));

@@ -170,7 +170,7 @@ fn from_programs() -> Documents {
             _ if name.contains("/dataset/") || name.ends_with(".csv") || name.ends_with(".md") || name.ends_with(".txt") => {
                 continue;
             }
-            _ if name.ends_with("/tracker.json") => continue,
+            _ if name.ends_with("/tracker.json") => "tracker",
             _ if name.starts_with("journal.analysis/plots/") => continue,
             other => panic!("{other} is no file of a run"),
         };
@@ -245,7 +245,19 @@ fn every_leaf_of_a_run_is_declared() {
     let kinds: Vec<&str> = count.keys().copied().collect();
     assert_eq!(
         kinds,
-        ["check", "deltas", "host-event", "journal", "manifest", "manifest-end", "memory", "reconciliation", "report", "summary"],
+        [
+            "check",
+            "deltas",
+            "host-event",
+            "journal",
+            "manifest",
+            "manifest-end",
+            "memory",
+            "reconciliation",
+            "report",
+            "summary",
+            "tracker"
+        ],
         "{count:?}"
     );
     assert!(
@@ -365,6 +377,9 @@ const ADDITIVE: &[&str] = &[
     "setup.record_stream",
     "setup.unmanaged_module_moved_to_execution_device",
     "setup.use_stream",
+    "tracker.global_peak_vram_gb",
+    "tracker.steps[].name",
+    "tracker.vram_baseline_moment",
 ];
 
 /// The lists know free keys and list items in the same notation as the catalogue.

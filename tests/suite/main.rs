@@ -34,5 +34,8 @@ mod tidy;
 mod tidy_rules;
 mod vmm_rows;
 mod wrap;
+mod wrap_disk;
 mod wrap_jobs;
+mod wrap_many;
 mod wrap_memory;
+mod wrap_refusals;
