@@ -209,7 +209,7 @@ fn from_programs() -> Documents {
             _ if name.contains("/dataset/") || name.ends_with(".csv") || name.ends_with(".md") || name.ends_with(".txt") => {
                 continue;
             }
-            _ if name.ends_with("/tracker.json") => continue,
+            _ if name.ends_with("/tracker.json") => "tracker",
             _ if name.starts_with("journal.analysis/plots/") => continue,
             other => panic!("{other} is no file of a run"),
         };

@@ -43,5 +43,8 @@ mod tidy_rules;
 mod timer_scope;
 mod vmm_rows;
 mod wrap;
+mod wrap_disk;
 mod wrap_jobs;
+mod wrap_many;
 mod wrap_memory;
+mod wrap_refusals;

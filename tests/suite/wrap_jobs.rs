@@ -133,7 +133,9 @@ fn a_long_path_works() {
     let mut command = command("ddo-record");
     command.current_dir(at.path()).arg("-o").arg(&deep).args(["--", "sh", "-c", "exit 2"]);
     assert_eq!(ran(&mut command).code, Some(2));
-    assert!(at.path().join(deep).join("manifest.end.json").exists());
+    assert!(at.path().join(&deep).join("manifest.end.json").exists());
+    let analysed = ran(crate::support::command("ddo-analyze").current_dir(at.path()).arg(&deep)).ended(0);
+    assert!(analysed.out.contains("exited 2"), "{}", analysed.out);
 }
 
 #[test]

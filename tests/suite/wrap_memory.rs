@@ -190,6 +190,47 @@ fn a_failure_near_a_resource_limit_is_told() {
     assert!(told.text.contains("address space, near its limit of"), "{told}");
 }
 
+/// Set for the test program where it is the command of a run: the file of samples that it grows beside.
+const GROW: &str = "DDO_TEST_GROW";
+
+/// Takes memory piece by piece, each beside two samples, until there is no more; ends with 3.
+fn grow(samples: &str) -> ! {
+    let lines = || std::fs::read(samples).map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count());
+    let mut held: Vec<Vec<u8>> = Vec::new();
+    loop {
+        let mut piece = Vec::new();
+        if piece.try_reserve_exact(16 << 20).is_err() {
+            std::process::exit(3);
+        }
+        piece.resize(16 << 20, 1_u8);
+        held.push(piece);
+        let seen = lines();
+        until("the monitor has seen the piece", || lines() >= seen + 2);
+    }
+}
+
+#[test]
+fn a_run_that_runs_out_of_512_mib_is_told_with_its_last_sample() {
+    if let Ok(samples) = std::env::var(GROW) {
+        grow(&samples);
+    }
+    let at = scratch("wrap-limit-512");
+    let test = std::env::current_exe().expect("this program");
+    let name = "wrap_memory::a_run_that_runs_out_of_512_mib_is_told_with_its_last_sample";
+    let script = format!("ulimit -v 524288; exec '{}' --exact {name} --nocapture", test.display());
+    let mut recording = record(&at, &[], &script);
+    ran(recording.env(GROW, journal(&at).join("memory.ndjson"))).ended(3);
+    let (end, seen) = (seal(&at), samples(&at));
+    let told = end.findings.iter().find(|finding| finding.code == "memory_limit_near").expect("told");
+    assert!(told.text.contains("near its limit of 512.00 MiB") && told.text.contains("last sample at"), "{told}");
+    let held: Vec<u64> = seen.iter().filter_map(|sample| sample.virtual_bytes).collect();
+    assert!(held.iter().max() > Some(&((512 << 20) / 100 * 90)) && held.iter().all(|bytes| *bytes <= 512 << 20), "{held:?}");
+    let growth: Vec<u64> = seen.iter().filter_map(|sample| sample.ram_bytes).collect();
+    assert!(growth.last() > growth.first(), "the story of the way there: {growth:?}");
+    let analysed = ran(command("ddo-analyze").current_dir(at.path()).arg("journal")).ended(0);
+    assert!(analysed.out.contains("near its limit of 512.00 MiB"), "{}", analysed.out);
+}
+
 #[test]
 fn a_full_budget_stops_the_samples_and_not_the_command() {
     for (options, code) in [(&["--disk-budget", "1MiB"][..], 0), (&["--disk-budget", "1MiB", "--strict-recording"], 125)] {
@@ -223,13 +264,19 @@ fn a_status_line_is_a_line_where_there_is_no_terminal() {
 
 #[test]
 fn a_recorder_killed_at_any_moment_harms_nobody() {
+    let sample = crate::support::program("ddo-sample");
+    let mut cut = 0;
     for seed in 0..50_u64 {
         let mut random = fastrand::Rng::with_seed(seed);
         let at = scratch("wrap-moment");
-        let script = format!(": > started; {UNTIL_GO}; : > done");
+        // Every other run has a host that publishes records.
+        let hosted = seed % 2 == 1;
+        let host = format!("'{}' flux_shaped --scale 0.00001 --steps 6 --model m.safetensors || exit 1", sample.display());
+        let work = if hosted { &host } else { UNTIL_GO };
+        let script = format!(": > started; {work}; : > done");
         let mut child = record(&at, &[], &script).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
-        // A moment between the first file of the folder and some samples later.
-        let looks = random.u32(0..3000);
+        // A moment between the first file of the folder and some samples, or some records, later.
+        let looks = random.u32(0..if hosted { 40_000 } else { 3000 });
         for _ in 0..looks {
             std::hint::black_box(journal(&at).exists());
         }
@@ -238,7 +285,11 @@ fn a_recorder_killed_at_any_moment_harms_nobody() {
         std::fs::write(at.path().join("go"), "").expect("written");
         if at.path().join("started").exists() {
             until_there(&at, "done");
+            let published = |name: &str| journal(&at).join(name).exists();
+            let whole = published("snapshots/transformer/step_0005.json") && published("reports/final.json");
+            assert_eq!(whole, hosted, "seed {seed}: the host has published everything");
         }
+        cut += u32::from(!journal(&at).join("manifest.end.json").exists());
         for (name, bytes) in crate::support::files(at.path()) {
             if name.extension().is_some_and(|end| end == "json") {
                 serde_json::from_slice::<Value>(&bytes).unwrap_or_else(|error| panic!("seed {seed}: {name:?}: {error}"));
@@ -250,4 +301,5 @@ fn a_recorder_killed_at_any_moment_harms_nobody() {
             assert_eq!(analysed.code, Some(0), "seed {seed}: {}", analysed.err);
         }
     }
+    assert!(cut >= 25, "{cut} of 50 recorders were killed before their seal");
 }
