@@ -24,6 +24,8 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
     Stream(StreamArgs),
+    /// Seconds of attaching anew and the first step, against what the link needs for all weights; --steps is not used.
+    Cold(StreamArgs),
     /// What each scope of observation costs a step of the generated workload: runs without and with it, in turn.
     Overhead(OverheadArgs),
     /// The timeline's upload windows against the driver's own records of copies; --repeats is not used.

@@ -11,6 +11,7 @@
 //! | `windows` | do upload windows contain their copies, and how much wider are they? |
 //! | `trace` | how fast is a profiler's trace converted, how fast are slices encoded? |
 //! | `overhead` | what does each scope of observation cost a step? |
+//! | `cold` | how long does the first step of a fresh attachment take? |
 //! | `stream` | how long does a step take, and what is its floor? |
 //!
 //! May use: the recorder's embeddable interface, the samples' workload.
@@ -19,6 +20,7 @@
 //! not the right one ends the benchmark; nothing here is ever a test with a time limit.
 
 mod args;
+mod cold;
 mod journal;
 mod line;
 mod overhead;
@@ -32,6 +34,7 @@ mod workload;
 pub use args::{
     Bench, BenchArgs, BenchMode, BenchSource, EncodeArgs, JournalArgs, OverheadArgs, ScaleArgs, StreamArgs, TraceArgs,
 };
+pub use cold::cold;
 pub use journal::{JournalLine, journal};
 pub use line::{Line, Machine, Terms};
 pub use overhead::{MedianRatio, OverheadLine, overhead};

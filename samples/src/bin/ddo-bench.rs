@@ -4,7 +4,7 @@
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use ddo_samples::bench::{Bench, BenchArgs, encode, journal, overhead, scale, stream, trace, windows};
+use ddo_samples::bench::{Bench, BenchArgs, cold, encode, journal, overhead, scale, stream, trace, windows};
 use ddo_samples::model::target_dir_of;
 use ddo_samples::run::RunError;
 use serde::Serialize;
@@ -28,6 +28,7 @@ fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let mut unprintable = None;
     match &args.bench {
         Bench::Stream(args) => stream(args, &target_dir, |line| print(line, &mut unprintable))?,
+        Bench::Cold(args) => cold(args, &target_dir, |line| print(line, &mut unprintable))?,
         Bench::Overhead(args) => overhead(args, &target_dir, |line| print(line, &mut unprintable))?,
         Bench::Windows(args) => windows(args, &target_dir, |line| print(line, &mut unprintable))?,
         Bench::Journal(args) => journal(args, |line| print(line, &mut unprintable))?,
