@@ -21,8 +21,9 @@ enum Spent {
     Copy(u64),
 }
 
+/// One timed span; opaque outside.
 #[derive(Debug)]
-struct Span {
+pub(crate) struct TimedSpan {
     spent: Spent,
     start: EventId,
     end: EventId,
@@ -41,10 +42,6 @@ pub(crate) enum Learning {
     /// Given up: an event failed, or there was too much of it.
     GivenUp,
 }
-
-/// One timed span; opaque outside.
-#[derive(Debug)]
-pub(crate) struct TimedSpan(Span);
 
 impl Learning {
     fn is_timing(&self) -> bool {
@@ -93,7 +90,7 @@ impl Inner {
         let end = self.timing_event(state, stream);
         match (&mut state.learning, end) {
             (Learning::Timing(spans), Ok(end)) if spans.len() < MAX_LEARNED_SPANS => {
-                spans.push(TimedSpan(Span { spent, start, end }));
+                spans.push(TimedSpan { spent, start, end });
             }
             (_, end) => {
                 self.destroy(state, std::iter::once(start).chain(end));
@@ -109,9 +106,9 @@ impl Inner {
         }
         let Learning::Timing(spans) = &state.learning else { return };
         let passed = |event: EventId| self.driver.event_query(event);
-        let last = |work: bool| spans.iter().rev().find(|span| matches!(span.0.spent, Spent::Work(_)) == work);
+        let last = |work: bool| spans.iter().rev().find(|span| matches!(span.spent, Spent::Work(_)) == work);
         // Streams run in order: the last event of each tells for all.
-        let over = [true, false].into_iter().filter_map(last).map(|span| passed(span.0.end)).collect::<DriverResult<Vec<bool>>>();
+        let over = [true, false].into_iter().filter_map(last).map(|span| passed(span.end)).collect::<DriverResult<Vec<bool>>>();
         match over {
             Ok(over) if over.iter().all(|over| *over) => {}
             Ok(_) => return,
@@ -127,7 +124,7 @@ impl Inner {
     /// Destroys the events of the timed pass.
     pub(super) fn give_up_learning(&self, state: &mut State) {
         if let Learning::Timing(spans) = std::mem::replace(&mut state.learning, Learning::GivenUp) {
-            self.destroy(state, spans.iter().flat_map(|TimedSpan(span)| [span.start, span.end]));
+            self.destroy(state, spans.iter().flat_map(|span| [span.start, span.end]));
         }
     }
 
@@ -149,7 +146,7 @@ impl Inner {
         let mut unit_seconds = BTreeMap::new();
         // Copies large enough to tell of the link's rate, and all of them.
         let (mut large, mut all) = ((0u64, 0.0), (0u64, 0.0));
-        for TimedSpan(span) in spans {
+        for span in spans {
             let seconds = self.driver.event_elapsed(span.start, span.end).ok()?.seconds;
             match span.spent {
                 Spent::Work(unit) => *unit_seconds.entry(self.units.get(unit)?.name.to_string()).or_insert(0.0) += seconds,
@@ -211,12 +208,14 @@ impl Offload {
         let inner = &self.inner;
         let rate = costs.link_bytes_per_second.max(1);
         let link = LinkModel { bytes_per_second: Some(rate), latency_ns: 0 };
-        let bytes_of = |unit: &str| inner.infos.iter().find(|info| info.name == unit).map_or(0, |info| info.bytes);
+        let by_name: BTreeMap<&str, _> =
+            inner.units.iter().zip(&inner.infos).map(|(plan, info)| (&*plan.name, (plan, info))).collect();
         let work = |unit: &str, tensor: &str| {
             let of_unit = costs.unit_seconds.get(unit).copied().unwrap_or_default();
-            let plan = inner.units.iter().find(|plan| &*plan.name == unit);
-            let bytes = plan.and_then(|plan| plan.tensors.get(tensor)).map_or(0, |place| place.bytes);
-            Duration::try_from_secs_f64(of_unit * bytes as f64 / bytes_of(unit).max(1) as f64).unwrap_or_default()
+            let (bytes, all) = by_name
+                .get(unit)
+                .map_or((0, 0), |(plan, info)| (plan.tensors.get(tensor).map_or(0, |place| place.bytes), info.bytes));
+            Duration::try_from_secs_f64(of_unit * bytes as f64 / all.max(1) as f64).unwrap_or_default()
         };
         let (warm, counted) = crate::limits::FORECAST_PASSES;
         let ends = self.predict(link, work, (warm + counted) as usize);
