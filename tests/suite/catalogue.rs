@@ -410,6 +410,7 @@ const OWN_DOCUMENTS: [&str; 10] = [
 const ADDITIVE: &[&str] = &[
     "configuration.clear_cublas_workspaces",
     "configuration.device_page_bytes",
+    "configuration.device_reserve_bytes",
     "configuration.driver",
     "configuration.execution_slots",
     "configuration.launch_scope",
@@ -462,6 +463,8 @@ const ADDITIVE: &[&str] = &[
     "runtime.vmm.fast_quarantined_bytes",
     "runtime.vmm.fast_stream_ring_bytes",
     "runtime.vmm.fast_stream_ring_restarts",
+    "runtime.vmm.fast_temporary_peak_bytes",
+    "runtime.vmm.fast_temporary_resident_bytes",
     "runtime.vmm.fast_transfer_batch_submissions",
     "runtime.vmm.fast_transfer_copies",
     "runtime.vmm.fast_transfer_events_created",

@@ -11,6 +11,8 @@ mod compat;
 mod compat_broken;
 mod cuda_library;
 mod delta;
+mod demand;
+mod demand_simulation;
 mod diff;
 mod disabled_is_free;
 mod driver_contract;

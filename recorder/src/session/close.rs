@@ -55,7 +55,7 @@ impl Offload {
 }
 
 fn weight_bytes(state: &State) -> u64 {
-    state.arena.levels().resident_bytes + state.stream.resident_bytes()
+    state.arena.levels().resident_bytes + state.stream.resident_bytes() + state.temporaries.levels().resident_bytes
 }
 
 impl Inner {
@@ -72,7 +72,10 @@ impl Inner {
             return Err(Error::refused("guards_in_hand", "units in hand while closing", guards, 0, "guards"));
         }
         state.closed = true;
-        let mut report = CloseReport { cancelled_units: self.cancel_ahead(&mut state, None), ..CloseReport::default() };
+        // What follows proves that uploads have ended.
+        let paged = self.cancel_paged(&mut state, None, false)?;
+        let cancelled_units = self.cancel_ahead(&mut state, None) + paged;
+        let mut report = CloseReport { cancelled_units, ..CloseReport::default() };
         report.errors.extend(state.poisoned.clone());
         report.errors.extend(state.deferred.take().map(|error| error.to_string()));
         self.report_job_failures(&mut report);
@@ -107,6 +110,7 @@ impl Inner {
         self.give_up_learning(state);
         let mut keep = |result: DriverResult<()>| report.errors.extend(result.err().map(|error| error.to_string()));
         keep(state.stream.release());
+        keep(state.temporaries.release());
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
@@ -133,7 +137,8 @@ impl Drop for Inner {
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {
             let supply = self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release());
-            let memory = state.stream.release().and(state.arena.release()).and(state.registrations.release());
+            let memory = state.stream.release().and(state.temporaries.release());
+            let memory = memory.and(state.arena.release()).and(state.registrations.release());
             let _ = supply.and(memory).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.

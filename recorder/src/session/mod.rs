@@ -16,6 +16,7 @@ mod launch;
 mod learning;
 mod levels;
 mod marks;
+mod paged;
 mod place;
 mod planning;
 mod predict;
