@@ -244,7 +244,8 @@ fn pages_life(seed: u64) {
                                 Supply::Fresh { page } => page,
                                 Supply::Moved { from, to } => {
                                     assert_eq!(model.pages[from].holds, 0, "what is held keeps its memory");
-                                    (pages.lose(from), model.pages[from].mapped = false);
+                                    pages.lose(from);
+                                    model.pages[from].mapped = false;
                                     to
                                 }
                             };

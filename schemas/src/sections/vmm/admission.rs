@@ -34,7 +34,8 @@ section! {
             { gate: Gate::NoIncrease };
         fast_temporary_resident_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
             "Device memory that these stand-ins hold now, in whole pages, beside the weight ceiling and not under it.",
-            "Add it to the resident weights for what the component occupies.";
+            "Add it to the resident weights for what the component occupies.",
+            { gate: Gate::NoIncrease };
         fast_temporary_peak_bytes: Option<u64> = Unit::Bytes, Peak, Session, "declined request",
             "The most device memory that stand-ins held at one time.",
             "By so much the ceiling was passed at the worst moment.",
