@@ -12,9 +12,9 @@ use ddo_schemas::sections::Vmm;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
-fn stepped(device_bytes: u64) -> Arc<HostDriver> {
+pub(crate) fn stepped(device_bytes: u64) -> Arc<HostDriver> {
     let options = HostOptions {
         mode: HostMode::Stepped,
         page_bytes: PAGE,
@@ -26,14 +26,19 @@ fn stepped(device_bytes: u64) -> Arc<HostDriver> {
 }
 
 /// A component of units of two pages each, attached with the given settings.
-struct Attached {
-    mosaic: Mosaic,
+pub(crate) struct Attached {
+    pub(crate) mosaic: Mosaic,
     ledger: Arc<Ledger>,
-    offload: Offload,
+    pub(crate) offload: Offload,
 }
 
 impl Attached {
-    fn new(units: usize, inner: Arc<dyn Driver>, mapped_at_most: u64, change: impl FnOnce(&mut OffloadConfig)) -> Attached {
+    pub(crate) fn new(
+        units: usize,
+        inner: Arc<dyn Driver>,
+        mapped_at_most: u64,
+        change: impl FnOnce(&mut OffloadConfig),
+    ) -> Attached {
         let mosaic = Mosaic::even(units, 2, PAGE);
         let ledger = Ledger::over(inner, mapped_at_most);
         let config = OffloadConfig::new(Arc::<Ledger>::clone(&ledger));
@@ -43,14 +48,14 @@ impl Attached {
         Attached { mosaic, ledger, offload }
     }
 
-    fn under(units: usize, pages: u64, look_ahead: bool) -> Attached {
+    pub(crate) fn under(units: usize, pages: u64, look_ahead: bool) -> Attached {
         Attached::new(units, stepped(1 << 30), pages * PAGE, |config| {
             (config.ceiling, config.look_ahead) = (Ceiling::Bytes(pages * PAGE), look_ahead);
         })
     }
 
     /// One pass; with `wait`, each unit's work ends before the next is asked for.
-    fn pass(&self, order: &[usize], wait: bool) -> u64 {
+    pub(crate) fn pass(&self, order: &[usize], wait: bool) -> u64 {
         let state = Arc::new(Mutex::new(1));
         for unit in order {
             let lasting = Duration::from_micros(50);
@@ -65,7 +70,7 @@ impl Attached {
         *state.lock().expect("jobs do not panic")
     }
 
-    fn report(&self) -> ddo_schemas::Report {
+    pub(crate) fn report(&self) -> ddo_schemas::Report {
         let options = SnapshotOptions { collect_completed: true, timing: None, ..SnapshotOptions::default() };
         self.offload.metrics_snapshot(options).expect("a report")
     }
@@ -78,7 +83,7 @@ impl Attached {
         self.ledger.seen().calls.get(name).copied().unwrap_or_default()
     }
 
-    fn close(self) {
+    pub(crate) fn close(self) {
         self.offload.wait_idle().expect("idle");
         assert_eq!(self.offload.audit(), Vec::<String>::new());
         let report = self.offload.close(Duration::from_secs(10)).expect("closes");

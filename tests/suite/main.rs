@@ -44,6 +44,7 @@ mod tidy;
 mod tidy_rules;
 mod timer_scope;
 mod vmm_rows;
+mod vmm_values;
 mod wrap;
 mod wrap_disk;
 mod wrap_jobs;
