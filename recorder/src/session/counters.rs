@@ -1,5 +1,6 @@
 //! Counters of a session; the report's fields say what each one means.
 
+use super::views::ViewScopes;
 use crate::meter::{Counter, HostScope};
 
 /// Everything that only grows.
@@ -37,6 +38,7 @@ pub(crate) struct Counters {
     pub(crate) source_prepare: HostScope,
     pub(crate) bridge: Bridge,
     pub(crate) source_submissions: Counter,
+    pub(crate) views: ViewScopes,
 }
 
 /// Host scopes between the session and the supply of source bytes.
