@@ -1,12 +1,13 @@
 //! Settings of an attached component.
 
-use crate::driver::{CallMeter, Driver};
+use crate::driver::{CallMeter, Driver, JobError, View};
 use crate::error::{Error, Result};
 use crate::limits::{DEFAULT_PART_BYTES, MIN_SLOTS};
 use crate::memory::{HostBudget, HostReadings, SystemReadings};
 use crate::meter::{Clock, SystemClock};
 pub use crate::plan::{HostMemorySettings, LaunchScope, RegistrationPolicy};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -143,6 +144,17 @@ impl FromStr for ResidencyMode {
     }
 }
 
+/// Makes the host's own tensors of places in the arena: what a framework needs that looks at the memory behind an address.
+pub trait MakeViews: Debug + Send + Sync {
+    /// Makes the tensor of a view, by the names of its unit and, relative to that, of the tensor. Memory without the
+    /// weights lies there during the call, and may be gone afterwards; the address stays right until the component is
+    /// detached.
+    ///
+    /// # Errors
+    /// Why there is none; the attachment fails then.
+    fn make(&self, unit: &str, name: &str, view: &View) -> std::result::Result<(), JobError>;
+}
+
 /// Settings of one component.
 #[derive(Clone, Debug)]
 pub struct OffloadConfig {
@@ -173,6 +185,12 @@ pub struct OffloadConfig {
     pub measure: bool,
     /// What an earlier attachment measured: the plan follows it instead of assumptions.
     pub measured: Option<MeasuredCosts>,
+    /// The most bytes of the component's root module, which belong to no unit, that live on the device as long as the
+    /// component: they are uploaded once and charged to the ceiling in whole pages. Zero leaves them on the host.
+    pub lifetime_limit_bytes: u64,
+    /// Who makes tensors of all places in the arena while attaching; their views are kept, see
+    /// [`crate::Offload::fixed_view`]. `None` for hosts that need no memory under a view to make it.
+    pub prepare_views: Option<Arc<dyn MakeViews>>,
     /// Host memory of the sources `ring` and `retained`.
     pub host: HostMemorySettings,
     /// The books in which their host memory is entered; by default those of the process.
@@ -211,6 +229,8 @@ impl OffloadConfig {
             device_reserve_bytes: 0,
             measure: false,
             measured: None,
+            lifetime_limit_bytes: 0,
+            prepare_views: None,
             host: HostMemorySettings::default(),
             host_budget: HostBudget::process(),
             host_readings: Arc::new(SystemReadings::default()),

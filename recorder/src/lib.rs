@@ -32,7 +32,8 @@ pub mod transfer;
 pub mod wrap;
 
 pub use config::{
-    Ceiling, HostMemorySettings, LaunchScope, MeasuredCosts, OffloadConfig, RegistrationPolicy, ResidencyMode, SourceChoice,
+    Ceiling, HostMemorySettings, LaunchScope, MakeViews, MeasuredCosts, OffloadConfig, RegistrationPolicy, ResidencyMode,
+    SourceChoice,
 };
 pub use driver::{
     Driver, DriverError, DriverErrorKind, Element, HostContext, HostDriver, HostOptions, Job, JobError, StreamId, View,

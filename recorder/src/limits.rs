@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const SLOT_ALIGNMENT_BYTES: u64 = 512;
 /// Least alignment of a parameter inside the arena, in bytes.
 pub const ARENA_ALIGNMENT_BYTES: u64 = 256;
+/// Least bits of an element of what lives as long as its component: a narrower one has no address of its own.
+pub const LIFETIME_ELEMENT_BITS: u64 = 8;
 /// Fewest execution slots of the classic mode: one computes while one is filled.
 pub const MIN_SLOTS: u64 = 2;
 /// Most execution slots; more would only shrink what stays resident.

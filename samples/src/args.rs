@@ -46,6 +46,9 @@ pub struct SampleArgs {
     /// Rate of the imitated link in 10^9 bytes a second; as fast as memory if it is not given.
     #[arg(long, value_name = "R")]
     pub link_gb_per_second: Option<LinkRate>,
+    /// Let time on the imitated device pass by its own copies and work alone: the same on every machine.
+    #[arg(long)]
+    pub virtual_time: bool,
     /// Page size of the imitated device in KiB, a power of two; 2048 is what CUDA uses.
     #[arg(long, value_name = "N", default_value = "64")]
     pub page_kib: PageKib,

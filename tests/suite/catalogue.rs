@@ -79,7 +79,8 @@ fn from_memory() -> Documents {
     let at = scratch("catalogue-memory");
     let ledger =
         Ledger::new(HostOptions { page_bytes: 4096, link_bytes_per_second: Some(1 << 40), ..HostOptions::default() }, u64::MAX);
-    let offload = enable_offload(component(6), config(ledger)).expect("attached");
+    let config = OffloadConfig { lifetime_limit_bytes: 1 << 20, ..config(ledger) };
+    let offload = enable_offload(component(6), config).expect("attached");
     recorded(&offload, &at.path().join("journal"), |offload| {
         pass(offload, &[0, 1, 2, 3, 4, 5]).expect("a pass");
     })
@@ -409,6 +410,7 @@ const OWN_DOCUMENTS: [&str; 10] = [
 /// Rows of reports and journals that neither the specification nor a recorded run names: additive, never a misspelling.
 const ADDITIVE: &[&str] = &[
     "configuration.clear_cublas_workspaces",
+    "configuration.component_lifetime_limit_bytes",
     "configuration.device_page_bytes",
     "configuration.device_reserve_bytes",
     "configuration.driver",
@@ -429,6 +431,7 @@ const ADDITIVE: &[&str] = &[
     "runtime.native_timeline.resolution_seconds",
     "runtime.observed_monotonic_seconds",
     "runtime.session_id",
+    "runtime.state.planner_decisions.vmm_component_lifetime_bytes",
     "runtime.state.planner_decisions.vmm_effective_source",
     "runtime.state.planner_decisions.vmm_host_bytes",
     "runtime.state.planner_decisions.vmm_look_ahead_depth",

@@ -418,18 +418,18 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the output"));
 }
 
-/// A series of a small generated model on the imitated device: base and candidate differ in their link's rate.
+/// A series of a small generated model on the imitated device: base and candidate differ in their link's rate. Time on the
+/// device is virtual, so that its times depend on nothing but the rate.
 fn recorded(at: &Scratch, folder: &str, rates: [&str; 2]) -> PathBuf {
     let sample = crate::support::program("ddo-sample");
     let sample = sample.to_str().expect("text");
     let words = |rate: &str| {
-        let words =
-            ["flux_shaped", "--scale", "0.0002", "--model", "model.safetensors", "--steps", "4", "--link-gb-per-second", rate];
-        words.map(str::to_owned)
+        let words = ["flux_shaped", "--scale", "0.0002", "--model", "model.safetensors", "--steps", "4", "--virtual-time"];
+        words.into_iter().chain(["--link-gb-per-second", rate]).map(str::to_owned).collect::<Vec<_>>()
     };
     let base = format!("'{sample}' {}", words(rates[0]).join(" "));
     let mut record = command("ddo-record");
-    record.current_dir(at.path()).args(["--repeat", "3", "--out", folder, "--gpu-timing", "--memory-monitor", "off"]);
+    record.current_dir(at.path()).args(["--repeat", "5", "--out", folder, "--gpu-timing", "--memory-monitor", "off"]);
     let said = ran(record.args(["--interleave", &base, "--", sample]).args(words(rates[1]))).ended(0);
     assert!(said.err.contains("compare with: ddo-analyze diff"), "{}", said.err);
     at.path().join(folder)
@@ -439,18 +439,34 @@ fn recorded(at: &Scratch, folder: &str, rates: [&str; 2]) -> PathBuf {
 fn recorded_series_are_compared_and_a_slower_link_is_found() {
     let at = scratch("diff-recorded");
     let folder = recorded(&at, "series", ["2", "0.05"]);
-    let names: Vec<String> = ["base-01", "base-02", "base-03", "candidate-01", "candidate-02", "candidate-03"]
-        .map(|name| format!("series/{name}"))
-        .to_vec();
-    assert!(names.iter().all(|name| at.path().join(name).join("manifest.end.json").exists()), "{folder:?}");
-    let sides: Vec<&str> = names.iter().map(String::as_str).collect();
-    let document = verdict(&at, &[&sides[..3], &["--"], &sides[3..]].concat(), 1);
+    let side = |word: &str| (1..6).map(|run| format!("series/{word}-0{run}")).collect::<Vec<_>>();
+    let (base, candidate) = (side("base"), side("candidate"));
+    let sides = [&base, &candidate].map(|side| side.iter().map(String::as_str).collect::<Vec<_>>());
+    let names = sides.join(&"--");
+    let sealed = |name: &&str| *name == "--" || at.path().join(name).join("manifest.end.json").exists();
+    assert!(names.iter().all(sealed), "{folder:?}");
+    let document = verdict(&at, &names, 1);
     assert_eq!((&document["runs"]["interleaved"], &document["comparable"]), (&true.into(), &true.into()));
     assert_eq!(document["metrics"][0]["path"], STEADY, "the right number leads: {}", document["reasons"]);
-    // The same state on both sides, with a threshold that no machine's noise reaches.
-    std::fs::write(at.path().join("wide.toml"), "threshold_percent = 900\n").expect("written");
-    let base = verdict(&at, &["--gates", "wide.toml", "series/base-01", "series/base-02", "--", "series/base-03"], 0);
-    assert_eq!(base["comparable"], true);
+    let steady = metric(&document, STEADY);
+    for side in ["base", "candidate"] {
+        let values = steady[side].as_array().unwrap_or_else(|| panic!("{steady}"));
+        assert!(values.len() == 5 && values.iter().all(|value| *value == values[0]), "no machine's load is in it: {steady}");
+    }
+    // The same state on both sides; how long the host takes is left to the machine.
+    std::fs::write(at.path().join("device.toml"), "[gates.\"journal.host_elapsed_seconds\"]\nrule = \"off\"\n").expect("written");
+    let words = [
+        "--gates",
+        "device.toml",
+        "series/base-01",
+        "series/base-02",
+        "series/base-03",
+        "--",
+        "series/base-04",
+        "series/base-05",
+    ];
+    let same = verdict(&at, &words, 0);
+    assert_eq!((&same["comparable"], &metric(&same, STEADY)["verdict"]), (&true.into(), &"same".into()));
 }
 
 #[test]

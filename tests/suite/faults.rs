@@ -3,12 +3,13 @@
 
 use crate::support::ledger::Ledger;
 use crate::support::mosaic::Mosaic;
+use crate::support::rooted::Rooted;
 use crate::support::{scratch, tiny};
 use ddo_recorder::driver::{Driver, Faulty, HostMode, Script};
 use ddo_recorder::memory::{Arena, ArenaRules, DEVICE_MEMORY, MappingBook};
 use ddo_recorder::{
-    Admission, Ceiling, Component, DriverErrorKind, HostBudget, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig,
-    RegistrationPolicy, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions, enable_offload,
+    Admission, Ceiling, Component, DriverErrorKind, HostBudget, HostDriver, HostOptions, JobError, LaunchScope, MakeViews,
+    Offload, OffloadConfig, RegistrationPolicy, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions, View, enable_offload,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -183,6 +184,40 @@ fn every_call_fails_once_with_parts_one_after_the_other() {
 fn every_call_fails_once_with_parts_of_whole_units() {
     parts_fail_once(LaunchScope::Units, 3 * PAGE, false);
     parts_fail_once(LaunchScope::Units, 4 * PAGE, true);
+}
+
+/// A host whose tensors need nothing.
+#[derive(Debug)]
+struct Willing;
+
+impl MakeViews for Willing {
+    fn make(&self, _unit: &str, _name: &str, _view: &View) -> Result<(), JobError> {
+        Ok(())
+    }
+}
+
+/// Whatever fails while views are made and the root is uploaded, or later, while every work reads the root.
+#[test]
+fn every_call_fails_once_with_a_root_that_lives_as_long_as_the_component_and_prepared_views() {
+    let rooted = Rooted {
+        mosaic: Mosaic { sizes: vec![vec![4096, 700], vec![5000], vec![512, 3000], vec![4096]] },
+        root: vec![3000, 2000],
+    };
+    let submit =
+        |offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, lasting| rooted.submit(offload, unit as usize, state, lasting);
+    let subject = Subject {
+        component: &|| rooted.component(),
+        submit: &submit,
+        right: rooted.reference(&[0, 1, 2, 3]),
+        ceiling: 8 * PAGE,
+        residency: ResidencyMode::Classic,
+        launches: LaunchScope::Units,
+        settings: &|config| {
+            config.lifetime_limit_bytes = 5000;
+            config.prepare_views = Some(Arc::new(Willing));
+        },
+    };
+    every_call_fails_once(&subject, false);
 }
 
 /// A file of 120,300 bytes of weights, read through two slots of a page, and perhaps kept in up to three windows.

@@ -10,6 +10,7 @@ mod budget;
 mod checkpoint;
 mod host_readings;
 mod host_ring;
+mod lifetime;
 mod mapping;
 mod pressure;
 mod registration;
@@ -17,12 +18,14 @@ mod retained;
 mod sources;
 mod stream;
 mod temporaries;
+mod transient;
 
 pub use arena::{ARENA_CEILING, Arena, ArenaLevels, ArenaRules, DEVICE_MEMORY, DEVICE_RESERVE};
 pub use budget::{HostBudget, HostTotals};
 pub use checkpoint::Checkpoint;
 pub use host_readings::SystemReadings;
 pub use host_ring::{HostRing, RingLevels, RingSlotId};
+pub use lifetime::LifetimeBuffer;
 pub use mapping::{GiveBackError, MappingBook, give_back, map_fresh};
 pub use pressure::{HostReading, HostReadings, PRESSURE_SCHEMA, Pressure, PressureObservations, PressureReason};
 pub use registration::Registrations;
@@ -30,3 +33,4 @@ pub use retained::{Direct, Request, Retained, RetainedBook, RetainedLevels, Wind
 pub use sources::{Extent, HostTensor, Origin, SourceBytes, SourceKind, Sources};
 pub use stream::{Consumer, StreamClaim, StreamMemory};
 pub use temporaries::{Temporaries, TemporaryId, TemporaryLevels};
+pub use transient::Transient;

@@ -6,9 +6,9 @@ use super::timer::Timing;
 use crate::error::{Error, Result};
 use crate::memory::SourceKind;
 use crate::meter::{Counter, HostScope};
-use crate::session::{Inner, Levels, Offload, PassForecast, lock_supply};
+use crate::session::{Inner, Levels, Offload, PassForecast, ViewScopes, lock_supply};
 use ddo_schemas::report::{ROUTE_DYNAMIC_OFFLOAD, Runtime};
-use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads};
+use ddo_schemas::sections::vmm::{Admission, Arena, Buffers, LookAhead, Sources, Tickets, Transport, Uploads, Views};
 use ddo_schemas::sections::{CompletionCollection, Setup, Vmm, VmmParts, VmmPass};
 use ddo_schemas::{Nullable, Report, Seconds, version};
 
@@ -99,6 +99,7 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         source_timings,
         source_events,
         pressure,
+        views: views(inner),
         parts: if levels.slots.is_none() { parts(inner, levels) } else { VmmParts::default() },
         ..Vmm::default()
     }
@@ -156,7 +157,8 @@ fn buffers(inner: &Inner, levels: &Levels) -> Buffers {
         fast_execution_buffer_resident_bytes: Some(levels.stream_resident_bytes),
         fast_execution_buffer_slots: levels.slots.map(|(count, _)| count),
         fast_execution_buffer_slot_bytes: levels.slots.map(|(_, bytes)| bytes),
-        ..Buffers::default()
+        fast_component_lifetime_capacity_bytes: levels.lifetime.map(|(capacity, _)| capacity),
+        fast_component_lifetime_resident_bytes: levels.lifetime.map(|(_, resident)| resident),
     }
 }
 
@@ -233,6 +235,19 @@ fn transport(inner: &Inner) -> Transport {
         fast_native_transport_batch_transport_submit_calls: calls(&inner.counters.transport_submit),
         fast_native_transport_source_prepare_seconds: inner.supply.as_ref().and(seconds(&inner.counters.source_prepare)),
         fast_native_transport_source_prepare_calls: inner.supply.as_ref().and(calls(&inner.counters.source_prepare)),
+    }
+}
+
+/// What attaching did for views; zero where none were asked for.
+fn views(inner: &Inner) -> Views {
+    let ViewScopes { prepare, create, release } = &inner.counters.views;
+    Views {
+        fast_view_prepare_calls: calls(prepare),
+        fast_view_prepare_seconds: seconds(prepare),
+        fast_view_create_calls: calls(create),
+        fast_view_create_seconds: seconds(create),
+        fast_view_release_calls: calls(release),
+        fast_view_release_seconds: seconds(release),
     }
 }
 

@@ -4,7 +4,7 @@
 //! run one after another on one link, work on one stream, each behind what it needs. A session on the stepped driver
 //! takes exactly these times.
 
-use super::copies::cut_at_fences;
+use super::copies::{BatchTensor, cut_at_fences, merged};
 use super::places::{Claim, Holding, PlaceKey, Places, Reader, RingPlaces, SlotPlaces, Want};
 use super::{LaunchScope, PassOrder};
 use crate::limits::MAX_AHEAD_PARTS;
@@ -38,6 +38,14 @@ pub struct PartCost {
     pub copies: Vec<(u64, u64)>,
     /// Nanoseconds of work for each of its tensors, in the order of their use. A launch of a whole unit takes the sum.
     pub work_ns: Vec<u64>,
+}
+
+impl PartCost {
+    /// The cost of a part whose tensors are copied as one batch.
+    pub fn of_batch(unit: usize, bytes: u64, batch: &[BatchTensor], work_ns: Vec<u64>) -> PartCost {
+        let copies = merged(batch).iter().map(|copy| (copy.offset, copy.bytes)).collect();
+        PartCost { unit, bytes, copies, work_ns }
+    }
 }
 
 /// What a pass costs.

@@ -1,6 +1,7 @@
 //! Attaching: plan, open sources, map memory.
 
 use super::Counters;
+use super::backing::{Backing, open_backing};
 use super::component::Component;
 use super::planning::{Placement, Planned, part_plans, plan, unit_infos, unit_plans};
 use super::ranges::RangesSlot;
@@ -16,7 +17,7 @@ use crate::memory::{
     Arena, ArenaRules, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory, Temporaries,
 };
 use crate::plan::StreamPlan;
-use crate::plan::{ParameterSource, Units};
+use crate::plan::{Parameter, ParameterSource, Units};
 use crate::transfer::EventPool;
 use ddo_schemas::sections::SetupAction;
 use ddo_schemas::{Gib, Seconds};
@@ -48,7 +49,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
 
     let start = clock.now();
     let mut sources = open_sources(&component, &planned.units, source.kind)?;
-    let host = host_tensors(&component, &planned.units)?;
+    let host = host_tensors(&component, &planned.units.host)?;
     let (compute, upload) = create_streams(&*driver)?;
     let end_streams = || {
         let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
@@ -56,14 +57,11 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     let supply = open_supply(&component, &config, source, &parts, upload).inspect_err(|_| end_streams())?;
     action("vmm_fast_native_resources", start, 0);
 
-    let start = clock.now();
-    let book = Arc::new(MappingBook::default());
-    let memory = map_memory(&driver, &book, &planned, (&config, facts.page_bytes));
-    let (arena, stream) = memory.inspect_err(|_| {
+    let backing = open_backing(&driver, (&component, &config, &facts), (&planned, &units, &parts), upload, &mut action);
+    let Backing { memory, book, scopes, fixed } = backing.inspect_err(|_| {
         let _ = supply.as_ref().map(|supply| super::supply::lock(supply).release());
         end_streams();
     })?;
-    action("vmm_fast_attach_native_model_arena", start, planned.managed_bytes);
 
     let start = clock.now();
     let registrations = register_mapped(&component, &config, &planned.units, &parts, &mut sources);
@@ -73,17 +71,17 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
 
     let events = EventPool::new(Arc::clone(&driver));
     let temporaries = Temporaries::new(Arc::clone(&driver), Arc::clone(&book), facts.page_bytes);
-    let state = State::new(arena, stream, temporaries, events, registrations, (units.len(), parts.len()));
+    let state = State::new(memory, temporaries, events, registrations, (units.len(), parts.len()));
     let rules = stream_rules(&config, &planned.placement, &source);
     let inner = Inner {
         name: component.name.clone(),
         session_id: format!("{:016x}", fastrand::u64(..)),
         infos: unit_infos(&units, &parts),
-        bindings: bindings(&planned.units),
+        bindings: bindings(&planned),
         configuration: configuration(&component, &config, &facts, &planned, &source),
         state_report: state_report(&component, &planned, setup, (&config, &source), &units, rules, &host),
         checkpoint: component.checkpoint,
-        counters: Counters::default(),
+        counters: Counters { views: scopes, ..Counters::default() },
         failures: Arc::new(JobFailures::default()),
         book,
         forecast: OnceLock::new(),
@@ -103,6 +101,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         sources,
         supply,
         host,
+        fixed,
     };
     Ok(Offload { inner: Arc::new(inner) })
 }
@@ -149,10 +148,10 @@ fn open_sources(component: &Component, units: &Units, kind: SourceKind) -> Resul
 }
 
 /// Tensors outside the units: mapped from their files, or the host's own memory.
-fn host_tensors(component: &Component, units: &Units) -> Result<BTreeMap<String, HostTensor>> {
+pub(super) fn host_tensors(component: &Component, outside: &[(String, Parameter)]) -> Result<BTreeMap<String, HostTensor>> {
     let mut maps: BTreeMap<usize, Arc<MappedFile>> = BTreeMap::new();
     let mut tensors = BTreeMap::new();
-    for (name, parameter) in &units.host {
+    for (name, parameter) in outside {
         let tensor = match parameter.source {
             ParameterSource::Memory { tensor } => component.tensors.get(tensor).cloned(),
             ParameterSource::File { file, offset } => {
@@ -184,7 +183,7 @@ fn create_streams(driver: &dyn Driver) -> Result<(StreamId, StreamId)> {
     }
 }
 
-fn map_memory(
+pub(super) fn map_memory(
     driver: &Arc<dyn Driver>,
     book: &Arc<MappingBook>,
     planned: &Planned,
@@ -214,7 +213,7 @@ fn map_memory(
 }
 
 /// Whether units come and go in the arena.
-fn is_paged(placement: &Placement) -> bool {
+pub(super) fn is_paged(placement: &Placement) -> bool {
     placement.stream == StreamPlan::Arena && placement.resident.contains(&false)
 }
 
@@ -239,9 +238,11 @@ fn stream_rules(config: &OffloadConfig, placement: &Placement, source: &SourcePl
     }
 }
 
-fn bindings(units: &Units) -> Bindings {
+/// What lies on the device at times, or as long as the component, by where it comes from.
+fn bindings(planned: &Planned) -> Bindings {
     let mut bindings = Bindings::default();
-    for parameter in units.units.iter().flat_map(|unit| &unit.parameters) {
+    let of_root = planned.lifetime.iter().flat_map(|lifetime| &lifetime.groups).map(|(parameter, _)| parameter);
+    for parameter in planned.units.units.iter().flat_map(|unit| &unit.parameters).chain(of_root) {
         let (count, bytes) = match parameter.source {
             ParameterSource::File { .. } => (&mut bindings.file, &mut bindings.file_bytes),
             ParameterSource::Memory { .. } => (&mut bindings.memory, &mut bindings.memory_bytes),

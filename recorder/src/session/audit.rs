@@ -27,8 +27,9 @@ impl Offload {
         check(arena.resident_bytes <= arena.ceiling_bytes, &|| {
             format!("the arena maps {} bytes, its ceiling is {}", arena.resident_bytes, arena.ceiling_bytes)
         });
-        let (total, ceiling) =
-            (arena.resident_bytes + state.stream.resident_bytes(), self.inner.configuration.weight_ceiling_bytes);
+        let lifetime = state.lifetime.as_ref().map_or(0, crate::memory::LifetimeBuffer::resident_bytes);
+        let total = arena.resident_bytes + state.stream.resident_bytes() + lifetime;
+        let ceiling = self.inner.configuration.weight_ceiling_bytes;
         check(total <= ceiling, &|| format!("weights occupy {total} bytes, the ceiling is {ceiling}"));
         self.inner.audit_units(&state, &mut check);
         self.inner.audit_parts(&state, &mut check);

@@ -5,6 +5,7 @@ use super::supply::lock;
 use crate::driver::{DriverResult, EventId, collect_abandoned};
 use crate::error::{Error, Result};
 use crate::limits::MAX_WAIT_SECONDS;
+use crate::memory::LifetimeBuffer;
 use std::time::{Duration, Instant};
 
 /// How a session ended.
@@ -55,7 +56,9 @@ impl Offload {
 }
 
 fn weight_bytes(state: &State) -> u64 {
-    state.arena.levels().resident_bytes + state.stream.resident_bytes() + state.temporaries.levels().resident_bytes
+    let lifetime = state.lifetime.as_ref().map_or(0, LifetimeBuffer::resident_bytes);
+    let in_turn = state.stream.resident_bytes() + state.temporaries.levels().resident_bytes;
+    state.arena.levels().resident_bytes + in_turn + lifetime
 }
 
 impl Inner {
@@ -114,6 +117,7 @@ impl Inner {
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
+        keep(state.lifetime.as_mut().map_or(Ok(()), LifetimeBuffer::release));
         keep(self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release()));
         keep(state.registrations.release());
         for event in std::mem::take(&mut state.leftover_events) {
@@ -137,9 +141,10 @@ impl Drop for Inner {
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {
             let supply = self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release());
+            let lifetime = state.lifetime.as_mut().map_or(Ok(()), LifetimeBuffer::release);
             let memory = state.stream.release().and(state.temporaries.release());
             let memory = memory.and(state.arena.release()).and(state.registrations.release());
-            let _ = supply.and(memory).and(state.events.close());
+            let _ = supply.and(lifetime).and(memory).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.
         if idle {

@@ -1,5 +1,6 @@
 //! Counters of a session; the report's fields say what each one means.
 
+use super::views::ViewScopes;
 use crate::meter::{Counter, HostScope};
 
 /// Everything that only grows.
@@ -43,6 +44,7 @@ pub(crate) struct Counters {
     pub(crate) source_prepare: HostScope,
     pub(crate) bridge: Bridge,
     pub(crate) source_submissions: Counter,
+    pub(crate) views: ViewScopes,
 }
 
 /// Host scopes around uploads that do not go into stream memory.

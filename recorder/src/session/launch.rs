@@ -86,6 +86,9 @@ impl Inner {
             for held in &hand.parts {
                 self.quarantine(state, held.part, held.key, held.hold.as_ref());
             }
+            if let Some(buffer) = &mut state.lifetime {
+                buffer.quarantine();
+            }
             state.poison(&error);
             return Err(error.into());
         }
@@ -104,7 +107,7 @@ impl Inner {
             let plan = self.part(held.part)?;
             Ok(Grant::new(self.place_of(state, held)?, plan.span_bytes))
         };
-        hand.parts.iter().map(grant).collect()
+        hand.parts.iter().map(grant).chain(self.lifetime_grant(state).map(Ok)).collect()
     }
 
     /// Makes the stream wait for a part's upload, once for each upload and stream.

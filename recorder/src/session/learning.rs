@@ -192,7 +192,8 @@ impl Offload {
     /// Bytes that any plan has to stream under the ceiling.
     pub(crate) fn must_stream_bytes(&self) -> u64 {
         let managed: u64 = self.inner.infos.iter().map(|info| info.bytes).sum();
-        managed.saturating_sub(self.inner.configuration.weight_ceiling_bytes)
+        let for_units = self.inner.configuration.weight_ceiling_bytes.saturating_sub(self.inner.fixed.lifetime_charge_bytes);
+        managed.saturating_sub(for_units)
     }
 
     /// The forecast of a step, once a pass was measured.

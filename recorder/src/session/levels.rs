@@ -20,6 +20,8 @@ pub struct Levels {
     pub temporaries: TemporaryLevels,
     /// Bytes mapped under stream memory.
     pub stream_resident_bytes: u64,
+    /// Capacity of what lives as long as the component, and the bytes mapped under it; `None` where nothing is to.
+    pub lifetime: Option<(u64, u64)>,
     /// Units uploaded ahead and not asked for yet.
     pub ahead_in_flight: u64,
     /// Parts uploaded ahead and not asked for yet.
@@ -52,6 +54,7 @@ impl Inner {
             stream_bytes: state.stream.capacity_bytes(),
             temporaries: state.temporaries.levels(),
             stream_resident_bytes: state.stream.resident_bytes(),
+            lifetime: state.lifetime.as_ref().map(|buffer| (buffer.capacity_bytes(), buffer.resident_bytes())),
             ahead_in_flight: state.accounts.iter().filter(|account| account.ahead).count() as u64,
             ahead_parts_in_flight: state.stream.ahead().len() as u64,
             live_tickets: state.tickets.live(),
@@ -67,6 +70,6 @@ impl Inner {
 impl Levels {
     /// All device memory that holds weights, in bytes.
     pub fn total_weight_resident_bytes(&self) -> u64 {
-        self.arena.resident_bytes + self.stream_resident_bytes
+        self.arena.resident_bytes + self.stream_resident_bytes + self.lifetime.map_or(0, |(_, resident)| resident)
     }
 }

@@ -9,12 +9,14 @@
 mod accounts;
 mod attach;
 mod audit;
+mod backing;
 mod close;
 mod component;
 mod counters;
 mod launch;
 mod learning;
 mod levels;
+mod lifetime;
 mod marks;
 mod paged;
 mod place;
@@ -28,6 +30,7 @@ mod state;
 mod supply;
 mod unit;
 mod upload;
+mod views;
 
 pub use attach::enable_offload;
 pub use close::CloseReport;
@@ -42,3 +45,4 @@ pub(crate) use counters::Counters;
 pub(crate) use learning::PassForecast;
 pub(crate) use state::Inner;
 pub(crate) use supply::lock as lock_supply;
+pub(crate) use views::ViewScopes;

@@ -1,12 +1,13 @@
 //! What is settled before any resource is taken: units, parts, who stays, and the shape of stream memory.
 
 use super::component::Component;
+use super::lifetime::settle_lifetime;
 use super::shapes::Asked;
 use super::state::{PartPlan, TensorPlace, UnitId, UnitInfo, UnitPlan};
 use crate::config::{OffloadConfig, ResidencyMode};
 use crate::driver::DeviceFacts;
 use crate::error::{Error, Result};
-use crate::plan::{BatchTensor, Layout, Part, StreamPlan, Units, check_slots, execution_units};
+use crate::plan::{BatchTensor, Layout, LifetimePlan, Packed, Parameter, Part, StreamPlan, Units, check_slots, execution_units};
 use std::sync::Arc;
 
 /// The effective residency mode.
@@ -41,13 +42,15 @@ pub(super) struct Prediction {
 /// The whole plan.
 pub(super) struct Planned {
     pub(super) units: Units,
+    /// `None` where nothing is to live as long as the component.
+    pub(super) lifetime: Option<LifetimePlan>,
     pub(super) placement: Placement,
     pub(super) managed_bytes: u64,
     pub(super) ceiling_bytes: u64,
 }
 
 pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &DeviceFacts) -> Result<Planned> {
-    let units = execution_units(&component.root);
+    let mut units = execution_units(&component.root);
     let name = || format!("component {:?}", component.name);
     if units.units.is_empty() {
         let reason = "no execution unit: it has neither a numbered module list nor a linear module".to_string();
@@ -58,7 +61,14 @@ pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &Device
     let managed_bytes = sizes.try_fold(0u64, u64::checked_add).ok_or_else(overflow)?;
     let ceiling_bytes = config.ceiling.resolve(managed_bytes)?;
     check_slots(config.slots)?;
-    let asked = Asked { units: &units.units, config, facts, ceiling_bytes, managed_bytes };
+    let limit = Some(config.lifetime_limit_bytes).filter(|limit| *limit > 0);
+    let lifetime = limit.map(|limit| settle_lifetime(component, &mut units, limit, facts.page_bytes)).transpose()?;
+    let charge = lifetime.as_ref().map_or(0, |lifetime| lifetime.capacity_bytes);
+    let Some(left_bytes) = ceiling_bytes.checked_sub(charge) else {
+        let what = "the component's root module in whole pages, under the weight ceiling";
+        return Err(Error::refused("component_lifetime_above_ceiling", what, charge, ceiling_bytes, "bytes"));
+    };
+    let asked = Asked { units: &units.units, config, facts, ceiling_bytes: left_bytes, managed_bytes };
     let classic = || asked.classic().ok_or_else(overflow);
     let parts = || asked.parts().ok_or_else(overflow);
     if config.fault_fallback && config.residency != ResidencyMode::Demand {
@@ -75,7 +85,7 @@ pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &Device
             (classic, _) => classic,
         },
     };
-    Ok(Planned { units, placement: placement?, managed_bytes, ceiling_bytes })
+    Ok(Planned { placement: placement?, units, lifetime, managed_bytes, ceiling_bytes })
 }
 
 /// A smaller worst ratio to the floor; fewer streamed bytes where it is not known or equal.
@@ -86,15 +96,19 @@ fn is_better(this: &Placement, other: &Placement) -> bool {
     }
 }
 
+/// The tensors of a part, each at its offset.
+pub(super) fn batch_of(parameters: &[Parameter], packed: &Packed) -> Vec<BatchTensor> {
+    let placed = parameters.iter().zip(&packed.offsets);
+    placed.map(|(p, offset)| BatchTensor { source: p.source, offset: *offset, bytes: p.bytes }).collect()
+}
+
 /// Everything that is settled about parts.
 pub(super) fn part_plans(planned: &Planned) -> Vec<PartPlan> {
     let Placement { parts, layout, resident, .. } = &planned.placement;
     let places = layout.arena_starts.iter().zip(&layout.parts).zip(resident);
-    let plan = |(part, ((start, packed), resident)): (&Part, ((&u64, &crate::plan::Packed), &bool))| {
+    let plan = |(part, ((start, packed), resident)): (&Part, ((&u64, &Packed), &bool))| {
         let parameters = planned.units.units.get(part.unit).and_then(|unit| unit.parameters.get(part.tensors.clone()));
-        let placed = parameters.unwrap_or_default().iter().zip(&packed.offsets);
-        let batch: Vec<BatchTensor> =
-            placed.map(|(p, offset)| BatchTensor { source: p.source, offset: *offset, bytes: p.bytes }).collect();
+        let batch = batch_of(parameters.unwrap_or_default(), packed);
         PartPlan {
             unit: part.unit,
             resident: *resident,
@@ -121,7 +135,7 @@ pub(super) fn unit_plans(planned: &Planned, parts: &[PartPlan]) -> Vec<UnitPlan>
             };
             let parameters = unit.parameters.get(cut.tensors.clone()).unwrap_or_default();
             for (index, (parameter, offset)) in parameters.iter().zip(&packed.offsets).enumerate() {
-                let crate::plan::Parameter { name, dtype, shape, bytes, .. } = parameter.clone();
+                let Parameter { name, dtype, shape, bytes, .. } = parameter.clone();
                 tensors.insert(name, TensorPlace { part, index, offset: *offset, bytes, dtype, shape });
             }
         }

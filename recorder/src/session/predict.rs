@@ -2,7 +2,7 @@
 
 use super::state::Offload;
 use crate::memory::StreamMemory;
-use crate::plan::{Costs, Forecast, LaunchScope, LinkModel, PartCost, Places, StreamPlan, merged};
+use crate::plan::{Costs, Forecast, LaunchScope, LinkModel, PartCost, Places, StreamPlan};
 use std::time::Duration;
 
 impl Offload {
@@ -35,12 +35,7 @@ impl Offload {
             tensors.sort_unstable();
             let unit_name = unit.map_or("", |unit| &unit.name);
             let lasting = |(_, name): &(usize, &str)| u64::try_from(work(unit_name, name).as_nanos()).unwrap_or(u64::MAX);
-            PartCost {
-                unit: part.unit,
-                bytes: part.span_bytes,
-                copies: merged(&part.batch).iter().map(|copy| (copy.offset, copy.bytes)).collect(),
-                work_ns: tensors.iter().map(lasting).collect(),
-            }
+            PartCost::of_batch(part.unit, part.span_bytes, &part.batch, tensors.iter().map(lasting).collect())
         };
         Costs {
             parts: inner.parts.iter().enumerate().map(part).collect(),

@@ -43,6 +43,7 @@ pub(super) fn configuration(
         look_ahead: config.look_ahead,
         device_page_bytes: facts.page_bytes,
         link_bytes_per_second: facts.link_bytes_per_second,
+        component_lifetime_limit_bytes: Some(config.lifetime_limit_bytes).filter(|limit| *limit > 0),
         vmm: source_settings(config, source),
         pin: Default::default(),
         budget: Default::default(),
@@ -64,10 +65,13 @@ pub(super) fn state_report(
     let residents = units.iter().filter(|unit| unit.streamed_parts == 0).count() as u64;
     let resident_parts = placement.resident.iter().filter(|resident| **resident).count() as u64;
     let host_bytes = host.values().map(HostTensor::payload_bytes).sum();
+    let lifetime_bytes = planned.lifetime.as_ref().map(|lifetime| lifetime.payload_bytes);
     let of_parts = |value: u64| matches!(placement.stream, StreamPlan::Ring { .. }).then_some(value);
     StateReport {
         module_count: component.root.module_count(),
-        total_gb: Gib::from_bytes(planned.managed_bytes.saturating_add(host_bytes)),
+        total_gb: Gib::from_bytes(
+            planned.managed_bytes.saturating_add(host_bytes).saturating_add(lifetime_bytes.unwrap_or_default()),
+        ),
         setup_runtime,
         planner_decisions: PlannerDecisions {
             vmm_backend: "native_model_arena".into(),
@@ -78,6 +82,7 @@ pub(super) fn state_report(
             vmm_streamed_bytes_per_pass: placement.streamed_bytes,
             vmm_managed_bytes: planned.managed_bytes,
             vmm_host_bytes: host_bytes,
+            vmm_component_lifetime_bytes: lifetime_bytes,
             vmm_fast_payload_bytes: placement.layout.arena_bytes,
             vmm_look_ahead_depth: matches!(placement.stream, StreamPlan::Slots { .. }).then_some(rules.depth),
             vmm_look_ahead_wraps: rules.depth > 0,

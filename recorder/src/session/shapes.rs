@@ -1,13 +1,13 @@
 //! Slots or a ring, and who stays: the ways that there are, and the one that simulated passes prefer.
 
-use super::planning::{Placement, Prediction};
+use super::planning::{Placement, Prediction, batch_of};
 use crate::config::OffloadConfig;
 use crate::driver::DeviceFacts;
 use crate::error::Refusal;
 use crate::limits::{ARENA_ALIGNMENT_BYTES, ASSUMED_LINK_BYTES_PER_SECOND, ASSUMED_WORK_PERCENTS, SLOT_ALIGNMENT_BYTES};
 use crate::plan::{
-    BatchTensor, Choice, Costs, Layout, LinkModel, Part, PartCost, PartSize, PartsPlan, PlannedUnit, Scene, StreamPlan, UnitSize,
-    Way, choose, cut_into_parts, merged, plan_residency, steady_pass_ns, ways_to_place_parts, whole_units,
+    Choice, Costs, Layout, LinkModel, Part, PartCost, PartSize, PartsPlan, PlannedUnit, Scene, StreamPlan, UnitSize, Way, choose,
+    cut_into_parts, plan_residency, steady_pass_ns, ways_to_place_parts, whole_units,
 };
 
 /// What is asked of the planner.
@@ -151,19 +151,10 @@ impl Asked<'_> {
             let unit = self.units.get(part.unit);
             let all: u128 = unit.map_or(0, |unit| unit.parameters.iter().map(|parameter| u128::from(parameter.bytes)).sum());
             let own = unit.and_then(|unit| unit.parameters.get(part.tensors.clone())).unwrap_or_default();
-            let batch: Vec<BatchTensor> = own
-                .iter()
-                .zip(&packed.offsets)
-                .map(|(parameter, offset)| BatchTensor { source: parameter.source, offset: *offset, bytes: parameter.bytes })
-                .collect();
             let ns = unit_ns.get(part.unit).copied().unwrap_or_default();
             let share = |bytes: u64| (u128::from(ns) * u128::from(bytes)).checked_div(all).unwrap_or_default();
-            PartCost {
-                unit: part.unit,
-                bytes: packed.bytes,
-                copies: merged(&batch).iter().map(|copy| (copy.offset, copy.bytes)).collect(),
-                work_ns: own.iter().map(|parameter| u64::try_from(share(parameter.bytes)).unwrap_or(u64::MAX)).collect(),
-            }
+            let work_ns = own.iter().map(|parameter| u64::try_from(share(parameter.bytes)).unwrap_or(u64::MAX)).collect();
+            PartCost::of_batch(part.unit, packed.bytes, &batch_of(own, packed), work_ns)
         };
         Costs {
             parts: parts.iter().zip(&layout.parts).map(cost).collect(),

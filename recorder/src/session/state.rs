@@ -2,13 +2,16 @@
 
 use super::Counters;
 use super::accounts::UnitAccount;
+use super::backing::{Fixed, Memory};
 use super::learning::{Learning, PassForecast};
 use super::marks::{MarksSlot, StepsSlot};
 use super::paged::ArenaHold;
 use super::ranges::RangesSlot;
 use crate::driver::{CallMeter, DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, Sources, StreamMemory, Temporaries};
+use crate::memory::{
+    Arena, Checkpoint, HostTensor, LifetimeBuffer, MappingBook, Registrations, Sources, StreamMemory, Temporaries,
+};
 use crate::meter::Clock;
 use crate::plan::checkpoint::Dtype;
 use crate::plan::{BatchTensor, PassOrder, PlaceKey};
@@ -131,6 +134,8 @@ pub(crate) struct State {
     pub(crate) upload_holds: BTreeMap<EventId, ArenaHold>,
     /// Parts brought into the arena ahead of their consumer.
     pub(crate) paged_ahead: BTreeSet<usize>,
+    /// What lives as long as the component; `None` where nothing is to.
+    pub(crate) lifetime: Option<LifetimeBuffer>,
     /// One for each part.
     pub(crate) residence: Vec<Residence>,
     /// One for each unit.
@@ -174,6 +179,7 @@ pub(crate) struct Inner {
     pub(crate) supply: Option<Mutex<Supply>>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
+    pub(crate) fixed: Fixed,
     pub(crate) counters: Counters,
     pub(crate) failures: Arc<JobFailures>,
     pub(crate) book: Arc<MappingBook>,
@@ -239,8 +245,7 @@ impl Inner {
 impl State {
     /// Nothing uploaded, nothing asked for.
     pub(crate) fn new(
-        arena: Arena,
-        stream: StreamMemory,
+        (arena, stream, lifetime): Memory,
         temporaries: Temporaries,
         events: EventPool,
         registrations: Registrations,
@@ -252,6 +257,7 @@ impl State {
             temporaries,
             upload_holds: BTreeMap::new(),
             paged_ahead: BTreeSet::new(),
+            lifetime,
             residence: (0..parts).map(|_| Residence::default()).collect(),
             accounts: (0..units).map(|_| UnitAccount::default()).collect(),
             batches: (0..parts).map(|_| None).collect(),
@@ -279,7 +285,9 @@ impl State {
 
     /// Device memory under weights that may never be used again, in bytes.
     pub(crate) fn quarantined_bytes(&self) -> u64 {
-        self.quarantined_arena_bytes + self.stream.quarantined_bytes() + self.temporaries.quarantined_bytes()
+        let lifetime = self.lifetime.as_ref().map_or(0, LifetimeBuffer::quarantined_bytes);
+        let in_turn = self.stream.quarantined_bytes() + self.temporaries.quarantined_bytes();
+        self.quarantined_arena_bytes + in_turn + lifetime
     }
 
     /// Retires work and uploads whose end is proven. Never waits.

@@ -248,6 +248,7 @@ fn check_options(args: &SampleArgs) -> Result<(), RunError> {
         DriverKind::Cuda if args.model_kind == ModelKind::Minilm => {
             refuse("minilm", "cuda", "its layers are computed on the host")
         }
+        DriverKind::Cuda if args.virtual_time => refuse("--virtual-time", "cuda", "its time is real"),
         DriverKind::Cuda if args.link_gb_per_second.is_some() => refuse("--link-gb-per-second", "cuda", "the link is a real one"),
         _ => Ok(()),
     }
@@ -282,6 +283,7 @@ mod tests {
             &["flux_shaped", "--tokens", "8"],
             &["flux_shaped", "--device", "1"],
             &["flux_shaped", "--driver", "cuda", "--link-gb-per-second", "1"],
+            &["flux_shaped", "--driver", "cuda", "--virtual-time"],
         ] {
             let error = run(&args(line), &folder).expect_err("refused before anything is made");
             assert!(error.is_refusal(), "{error}");

@@ -8,6 +8,7 @@
 use super::recording::{Recorded, Recording};
 use super::{Outcome, RunError};
 use crate::args::{ModelKind, SampleArgs};
+use ddo_recorder::driver::HostMode;
 use ddo_recorder::{
     Component, Driver, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, RecordRun, UnitInfo, enable_offload,
 };
@@ -46,6 +47,7 @@ impl Session {
     /// See [`Session::open_on`].
     pub fn open(name: &str, component: Component, args: &SampleArgs, launches: LaunchScope) -> Result<Session, RunError> {
         let driver = HostDriver::new(HostOptions {
+            mode: if args.virtual_time { HostMode::Stepped } else { HostMode::Threaded },
             page_bytes: args.page_kib.0 << 10,
             link_bytes_per_second: args.link_gb_per_second.map(|rate| rate.0),
             ..HostOptions::default()

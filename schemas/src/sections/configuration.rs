@@ -49,6 +49,9 @@ section! {
         link_bytes_per_second: Option<u64> = Unit::BytesPerSecond, Limit, Session, "attach",
             "Copy rate that the host driver imitates; left out when it does not hold copies back.",
             "This is a supplied rate, not a measured one.";
+        component_lifetime_limit_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
+            "The most payload of the root module that may live on the device as long as the component; left out where it stays on the host.",
+            "What really lives there stands in the planner decisions.";
     }
     flatten { vmm: PackageVmmSettings, pin: PackagePinSettings, budget: PackageBudgetSettings, helper: HelperSettings }
 }

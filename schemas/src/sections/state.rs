@@ -46,6 +46,10 @@ section! {
         vmm_host_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
             "Payload that stays on the host and is never uploaded, such as lookup tables.",
             "It is outside the ceiling.", { deterministic: true };
+        vmm_component_lifetime_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
+            "Payload of the root module, uploaded once while attaching and kept on the device, without the padding to whole pages; left \
+             out where it stays on the host.",
+            "Compare with the capacity of its buffer, which the ceiling is charged with.", { deterministic: true };
         vmm_fast_payload_bytes: u64 = Unit::Bytes, Limit, Session, "attach",
             "Address span of the arena's layout, alignment included.",
             "Compare with the managed payload for the cost of alignment.", { deterministic: true };

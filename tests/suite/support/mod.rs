@@ -4,6 +4,7 @@ pub(crate) mod ffi;
 pub(crate) mod ledger;
 pub(crate) mod mosaic;
 pub(crate) mod mutate;
+pub(crate) mod rooted;
 pub(crate) mod small;
 pub(crate) mod tiny;
 pub(crate) mod trace;

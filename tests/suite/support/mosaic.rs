@@ -16,13 +16,33 @@ fn byte(unit: usize, tensor: usize, index: u64) -> u8 {
     (mixed >> 40) as u8
 }
 
-fn fold(state: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+/// Folds bytes into a state; any changed byte changes the result.
+pub(crate) fn fold(state: u64, bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(state, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// The name of a tensor; names sort as indexes do.
 fn name(tensor: usize) -> String {
     format!("t{tensor}.weight")
+}
+
+/// A component of tensors in host memory.
+pub(crate) fn component_of_bytes(tensors: Vec<(String, Vec<u8>)>) -> Component {
+    let built = tensors
+        .into_iter()
+        .map(|(name, bytes)| (name, HostTensor::from_elements(&[bytes.len() as u64], &bytes).expect("shape fits")));
+    Component::from_tensors("mosaic", built.collect(), |_| None).expect("a component")
+}
+
+/// Writes tensors to a file and says where.
+pub(crate) fn checkpoint_of_bytes(folder: &std::path::Path, tensors: &[(String, Vec<u8>)]) -> std::path::PathBuf {
+    let views = tensors.iter().map(|(name, bytes)| {
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![bytes.len()], bytes);
+        (name.clone(), view.expect("shape fits"))
+    });
+    let path = folder.join("model.safetensors");
+    std::fs::write(&path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
+    path
 }
 
 impl Mosaic {
@@ -41,35 +61,25 @@ impl Mosaic {
         self.sizes.iter().flatten().sum()
     }
 
+    /// Names and bytes of all tensors.
+    pub(crate) fn tensors(&self) -> Vec<(String, Vec<u8>)> {
+        let of_unit = |(unit, sizes): (usize, &Vec<u64>)| {
+            let tensors = sizes.iter().enumerate();
+            let built = tensors.map(move |(tensor, bytes)| {
+                (format!("blocks.{unit}.{}", name(tensor)), (0..*bytes).map(|index| byte(unit, tensor, index)).collect())
+            });
+            built.collect::<Vec<_>>()
+        };
+        self.sizes.iter().enumerate().flat_map(of_unit).collect()
+    }
+
     pub(crate) fn component(&self) -> Component {
-        let mut tensors = Vec::new();
-        for (unit, sizes) in self.sizes.iter().enumerate() {
-            for (tensor, bytes) in sizes.iter().enumerate() {
-                let bytes: Vec<u8> = (0..*bytes).map(|index| byte(unit, tensor, index)).collect();
-                let built = HostTensor::from_elements(&[bytes.len() as u64], &bytes).expect("shape fits");
-                tensors.push((format!("blocks.{unit}.{}", name(tensor)), built));
-            }
-        }
-        Component::from_tensors("mosaic", tensors, |_| None).expect("a component")
+        component_of_bytes(self.tensors())
     }
 
     /// Writes the same weights to a file and says where.
     pub(crate) fn checkpoint(&self, folder: &std::path::Path) -> std::path::PathBuf {
-        let mut tensors = Vec::new();
-        for (unit, sizes) in self.sizes.iter().enumerate() {
-            for (tensor, bytes) in sizes.iter().enumerate() {
-                let bytes: Vec<u8> = (0..*bytes).map(|index| byte(unit, tensor, index)).collect();
-                tensors.push((format!("blocks.{unit}.{}", name(tensor)), bytes));
-            }
-        }
-        let view = |bytes| {
-            let length: &Vec<u8> = bytes;
-            safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![length.len()], length).expect("shape fits")
-        };
-        let views = tensors.iter().map(|(name, bytes)| (name.clone(), view(bytes)));
-        let path = folder.join("model.safetensors");
-        std::fs::write(&path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
-        path
+        checkpoint_of_bytes(folder, &self.tensors())
     }
 
     /// What a pass over the units gives, straight from the weights.

@@ -24,6 +24,31 @@ pub(super) const FOOTPRINT_MINIMUM: &str = vmm!("fast_torch_allocator_footprint_
 pub(super) const FOOTPRINT_MINIMUM_PARTS: &[&str] =
     &[vmm!("fast_torch_allocator_footprint_requested_bytes"), vmm!("fast_torch_allocator_footprint_granularity_padding_bytes")];
 
+const WEIGHTS: &str = vmm!("fast_total_weight_resident_bytes");
+const LIFETIME_CAPACITY: &str = vmm!("fast_component_lifetime_capacity_bytes");
+const LIFETIME_RESIDENT: &str = vmm!("fast_component_lifetime_resident_bytes");
+
+/// A buffer that was not reported is none that the component has.
+fn with_lifetime(facts: &Facts<'_>, names: &[&'static str], lifetime: &'static str) -> Vec<&'static str> {
+    names.iter().copied().chain(facts.recorded(lifetime).then_some(lifetime)).collect()
+}
+
+pub(super) fn weights_total(facts: &Facts<'_>) -> Vec<Found> {
+    let buffers = [vmm!("fast_resident_bytes"), vmm!("fast_execution_buffer_resident_bytes")];
+    if !facts.recorded(WEIGHTS) && !buffers.iter().any(|name| facts.recorded(name)) {
+        return Vec::new();
+    }
+    sum(facts, WEIGHTS, &with_lifetime(facts, &buffers, LIFETIME_RESIDENT)).into_iter().collect()
+}
+
+pub(super) fn weights_ceiling(facts: &Facts<'_>) -> Vec<Found> {
+    let room = [vmm!("fast_fault_ceiling_bytes"), vmm!("fast_execution_buffer_capacity_bytes")];
+    if !facts.recorded(WEIGHTS) && !room.iter().any(|name| facts.recorded(name)) {
+        return Vec::new();
+    }
+    at_most(facts, &[&[WEIGHTS], &with_lifetime(facts, &room, LIFETIME_CAPACITY)])
+}
+
 pub(super) fn pool_idle(facts: &Facts<'_>) -> Vec<Found> {
     let bytes: &[&[&str]] = &[&[vmm!("fast_torch_allocator_pool_idle_backing_bytes")], &[POOL_MAPPED]];
     let count: &[&[&str]] =
@@ -52,8 +77,7 @@ pub(super) fn lifetime_backing(facts: &Facts<'_>) -> Vec<Found> {
         "runtime.component_ownership.component_lifetime_uploads",
     ];
     let [payload, capacity, charge, arena, declared, uploads] = OWNED;
-    let mut found =
-        at_most(facts, &[&[vmm!("fast_component_lifetime_resident_bytes")], &[vmm!("fast_component_lifetime_capacity_bytes")]]);
+    let mut found = at_most(facts, &[&[LIFETIME_RESIDENT], &[LIFETIME_CAPACITY]]);
     if !facts.recorded(capacity) && !facts.recorded(charge) {
         return found;
     }

@@ -62,19 +62,13 @@ pub const CHECKS: &[Check] = &[
     ),
     check(
         "weights_total",
-        "all weights on the device = arena + execution buffer",
-        Rule::Sum {
-            total: vmm!("fast_total_weight_resident_bytes"),
-            parts: &[vmm!("fast_resident_bytes"), vmm!("fast_execution_buffer_resident_bytes")],
-        },
+        "all weights on the device = arena + execution buffer + what lives as long as the component",
+        Rule::Snapshot(memory::weights_total),
     ),
     check(
         "weights_ceiling",
-        "all weights on the device fit into the arena's ceiling + the execution buffer's capacity",
-        Rule::AtMost(&[
-            &[vmm!("fast_total_weight_resident_bytes")],
-            &[vmm!("fast_fault_ceiling_bytes"), vmm!("fast_execution_buffer_capacity_bytes")],
-        ]),
+        "all weights on the device fit into the arena's ceiling + the other buffers' capacities",
+        Rule::Snapshot(memory::weights_ceiling),
     ),
     check(
         "arena_ceiling",

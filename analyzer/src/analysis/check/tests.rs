@@ -62,6 +62,28 @@ fn sums_are_exact_beyond_what_a_float_holds() {
 }
 
 #[test]
+fn a_buffer_that_lives_as_long_as_the_component_counts_where_it_is_reported() {
+    let with = |total: u64, lifetime: &[(&str, u64)]| {
+        let common = [
+            ("fast_resident_bytes", 10),
+            ("fast_execution_buffer_resident_bytes", 4),
+            ("fast_fault_ceiling_bytes", 10),
+            ("fast_execution_buffer_capacity_bytes", 4),
+            ("fast_total_weight_resident_bytes", total),
+        ];
+        values(&[&common[..], lifetime].concat())
+    };
+    let buffer = [("fast_component_lifetime_capacity_bytes", 3), ("fast_component_lifetime_resident_bytes", 3)];
+    for (total, lifetime, ok) in
+        [(14, &[][..], true), (17, &[], false), (17, &buffer, true), (14, &buffer, false), (18, &buffer, false)]
+    {
+        let run = run_of(vec![with(total, lifetime)]);
+        assert_eq!(outcomes("weights_total", &run)[0].ok, Some(ok), "{total} with {lifetime:?}");
+        assert_eq!(outcomes("weights_ceiling", &run)[0].ok, Some(ok || total == 14), "{total} with {lifetime:?}");
+    }
+}
+
+#[test]
 fn records_that_agree_are_one_line_and_failures_are_bounded() {
     let sound = || values(&[("fast_resident_bytes", 1), ("fast_fault_ceiling_bytes", 2)]);
     let broken = || values(&[("fast_resident_bytes", 3), ("fast_fault_ceiling_bytes", 2)]);
