@@ -117,6 +117,9 @@ pub enum ResidencyMode {
     Classic,
     /// Parts of units in a stream ring.
     Parts,
+    /// Whole units in the arena, brought in when they are asked for; the least recently used pages make room. Nothing is
+    /// planned: what a system without a plan does, and what the other modes are compared with.
+    Demand,
 }
 
 impl ResidencyMode {
@@ -126,6 +129,7 @@ impl ResidencyMode {
             ResidencyMode::Auto => "auto",
             ResidencyMode::Classic => "classic",
             ResidencyMode::Parts => "parts",
+            ResidencyMode::Demand => "demand",
         }
     }
 }
@@ -134,8 +138,8 @@ impl FromStr for ResidencyMode {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<ResidencyMode> {
-        let all = [ResidencyMode::Auto, ResidencyMode::Classic, ResidencyMode::Parts];
-        let unknown = || Error::invalid("residency mode", format!("{text:?} is none of auto, classic, parts"));
+        let all = [ResidencyMode::Auto, ResidencyMode::Classic, ResidencyMode::Parts, ResidencyMode::Demand];
+        let unknown = || Error::invalid("residency mode", format!("{text:?} is none of auto, classic, parts, demand"));
         all.into_iter().find(|mode| mode.name() == text).ok_or_else(unknown)
     }
 }
@@ -171,6 +175,11 @@ pub struct OffloadConfig {
     pub slots: u64,
     /// Whether what comes next is uploaded while the current unit computes.
     pub look_ahead: bool,
+    /// Whether a unit for which the arena has no memory gets some outside the ceiling, for as long as it is in use; each
+    /// is counted. Otherwise it is refused. Only with [`ResidencyMode::Demand`].
+    pub fault_fallback: bool,
+    /// Bytes of device memory that the arena leaves to others when it grows; zero for no such reserve.
+    pub device_reserve_bytes: u64,
     /// Whether one early pass is timed on the device, for the floor and the forecast of a step: two events around each of its
     /// launches and uploads, and nothing afterwards.
     pub measure: bool,
@@ -216,6 +225,8 @@ impl OffloadConfig {
             part_bytes: DEFAULT_PART_BYTES,
             slots: MIN_SLOTS,
             look_ahead: true,
+            fault_fallback: false,
+            device_reserve_bytes: 0,
             measure: false,
             measured: None,
             lifetime_limit_bytes: 0,

@@ -55,6 +55,12 @@ pub struct SampleArgs {
     /// What comes and goes as one.
     #[arg(long, value_enum, default_value_t = ModeArg::Auto)]
     pub mode: ModeArg,
+    /// With --mode demand: a unit without memory under the ceiling gets some outside it, counted, instead of a refusal.
+    #[arg(long)]
+    pub fault_fallback: bool,
+    /// Device memory that weights leave to others when they take more, in MiB.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 40))]
+    pub device_reserve_mib: u64,
     /// Execution slots for streamed units in the classic mode, at least two.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=64))]
     pub slots: u64,
@@ -168,6 +174,8 @@ pub enum ModeArg {
     Classic,
     /// Parts of units in a stream ring.
     Parts,
+    /// Whole units in the arena on demand, least recently used pages first: nothing is planned.
+    Demand,
 }
 
 impl From<ModeArg> for ResidencyMode {
@@ -176,6 +184,7 @@ impl From<ModeArg> for ResidencyMode {
             ModeArg::Auto => ResidencyMode::Auto,
             ModeArg::Classic => ResidencyMode::Classic,
             ModeArg::Parts => ResidencyMode::Parts,
+            ModeArg::Demand => ResidencyMode::Demand,
         }
     }
 }
@@ -183,7 +192,10 @@ impl From<ModeArg> for ResidencyMode {
 impl SampleArgs {
     /// How flux_shaped launches: matrix by matrix unless whole units are asked for.
     pub fn flux_launches(&self) -> LaunchScope {
-        if self.mode == ModeArg::Classic { LaunchScope::Units } else { LaunchScope::Parts }
+        match self.mode {
+            ModeArg::Classic | ModeArg::Demand => LaunchScope::Units,
+            ModeArg::Auto | ModeArg::Parts => LaunchScope::Parts,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::support::mosaic::Mosaic;
 use crate::support::rooted::Rooted;
 use crate::support::{scratch, tiny};
 use ddo_recorder::driver::{Driver, Faulty, HostMode, Script};
-use ddo_recorder::memory::{Arena, MappingBook};
+use ddo_recorder::memory::{Arena, ArenaRules, DEVICE_MEMORY, MappingBook};
 use ddo_recorder::{
     Admission, Ceiling, Component, DriverErrorKind, HostBudget, HostDriver, HostOptions, JobError, LaunchScope, MakeViews,
     Offload, OffloadConfig, RegistrationPolicy, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions, View, enable_offload,
@@ -61,10 +61,10 @@ fn classic(component: &dyn Fn() -> Component) -> Subject<'_> {
 }
 
 /// Attach, three passes, snapshot, collect, close - whatever fails on the way.
-fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
+fn life_below(subject: &Subject<'_>, most: u64, diagnostics: bool, script: Script) -> Outcome {
     let gives_back = !script.and_all_later;
     let faulty = Faulty::new(host(), script);
-    let ledger = Ledger::over(Arc::<Faulty>::clone(&faulty), subject.ceiling);
+    let ledger = Ledger::over(Arc::<Faulty>::clone(&faulty), most);
     let (ceiling, residency, launches) = (Ceiling::Bytes(subject.ceiling), subject.residency, subject.launches);
     let config = OffloadConfig::new(Arc::<Ledger>::clone(&ledger));
     let mut config = OffloadConfig { ceiling, residency, launches, part_bytes: 1, measure: diagnostics, ..config };
@@ -116,6 +116,12 @@ fn life(subject: &Subject<'_>, diagnostics: bool, script: Script) -> Outcome {
 }
 
 fn every_call_fails_once(subject: &Subject<'_>, diagnostics: bool) {
+    every_call_fails_once_below(subject, subject.ceiling, diagnostics);
+}
+
+/// The same with another bound on all mapped memory.
+fn every_call_fails_once_below(subject: &Subject<'_>, most: u64, diagnostics: bool) {
+    let life = |subject: &Subject<'_>, diagnostics, script| life_below(subject, most, diagnostics, script);
     let clean = life(subject, diagnostics, Script::default());
     assert_eq!((clean.errors, clean.quarantined_bytes), (0, 0));
     assert!(clean.calls > 60, "{} calls", clean.calls);
@@ -257,6 +263,37 @@ fn every_call_fails_once_with_a_retained_source_that_is_partly_registered() {
     }
 }
 
+fn on_demand_fail_once(pages: u64, fault_fallback: bool, look_ahead: bool, diagnostics: bool) {
+    let mosaic = Mosaic { sizes: vec![vec![4096, 700], vec![5000], vec![512, 3000], vec![4096]] };
+    let submit = |offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, lasting| {
+        mosaic.submit(offload, unit as usize, state, lasting, LaunchScope::Units)
+    };
+    let subject = Subject {
+        component: &|| mosaic.component(),
+        submit: &submit,
+        right: mosaic.reference(&[0, 1, 2, 3]),
+        ceiling: pages * PAGE,
+        residency: ResidencyMode::Demand,
+        launches: LaunchScope::Units,
+        settings: &|config| (config.fault_fallback, config.look_ahead) = (fault_fallback, look_ahead),
+    };
+    // Temporaries are outside the ceiling: the ledger is told of the largest unit beside it.
+    let most = if fault_fallback { u64::MAX } else { subject.ceiling };
+    every_call_fails_once_below(&subject, most, diagnostics);
+}
+
+#[test]
+fn every_call_fails_once_with_units_on_demand() {
+    on_demand_fail_once(3, false, false, false);
+    on_demand_fail_once(4, false, true, true);
+}
+
+#[test]
+fn every_call_fails_once_with_temporaries_outside_the_ceiling() {
+    on_demand_fail_once(1, true, false, false);
+    on_demand_fail_once(2, true, true, false);
+}
+
 fn script(answers: &[(&'static str, &[Option<DriverErrorKind>])]) -> Script {
     let by_name: BTreeMap<_, _> =
         answers.iter().map(|(name, answers)| (*name, answers.iter().copied().collect::<VecDeque<_>>())).collect();
@@ -267,7 +304,8 @@ fn arena(script: Script, pages: u64) -> (Arc<Ledger>, Arc<MappingBook>, Arena) {
     let ledger = Ledger::over(Faulty::new(host(), script), pages * PAGE);
     let book = Arc::new(MappingBook::default());
     let driver: Arc<dyn Driver> = Arc::<Ledger>::clone(&ledger);
-    let arena = Arena::reserve(driver, Arc::clone(&book), pages * PAGE, PAGE, pages * PAGE).expect("reserved");
+    let rules = ArenaRules { page_bytes: PAGE, ceiling_bytes: pages * PAGE, ..ArenaRules::default() };
+    let arena = Arena::reserve(driver, Arc::clone(&book), pages * PAGE, rules).expect("reserved");
     (ledger, book, arena)
 }
 
@@ -276,7 +314,7 @@ fn arena(script: Script, pages: u64) -> (Arc<Ledger>, Arc<MappingBook>, Arena) {
 fn access_that_is_not_ready_is_tried_again_and_counted() {
     let not_ready = Some(DriverErrorKind::NotReady);
     let (ledger, book, mut arena) = arena(script(&[("memory_set_access", &[not_ready, not_ready, None])]), 1);
-    assert_eq!(arena.fault(0..PAGE).expect("works in the end"), Admission::Granted);
+    assert_eq!(arena.fault(&(0..PAGE)).expect("works in the end"), Admission::Granted);
     assert_eq!((book.access_retry_syncs.get(), book.access_retry_failed_syncs.get()), (2, 0));
     assert_eq!((ledger.seen().calls["memory_set_access"], ledger.seen().calls["context_synchronize"]), (3, 2));
     assert_eq!(arena.levels().resident_bytes, PAGE);
@@ -287,7 +325,7 @@ fn access_that_is_not_ready_is_tried_again_and_counted() {
 #[test]
 fn access_that_never_gets_ready_is_given_up_and_nothing_is_left() {
     let (ledger, book, mut arena) = arena(script(&[("memory_set_access", &[Some(DriverErrorKind::NotReady); 20])]), 1);
-    assert_eq!(arena.fault(0..PAGE).expect_err("bounded").kind, DriverErrorKind::NotReady);
+    assert_eq!(arena.fault(&(0..PAGE)).expect_err("bounded").kind, DriverErrorKind::NotReady);
     assert_eq!(book.access_retry_syncs.get(), u64::from(ddo_recorder::limits::MAX_ACCESS_RETRIES));
     assert_eq!(ledger.seen().mapped_bytes, 0);
     arena.release().expect("given back");
@@ -298,11 +336,12 @@ fn access_that_never_gets_ready_is_given_up_and_nothing_is_left() {
 #[test]
 fn memory_created_before_a_failure_is_taken_back() {
     let (ledger, _, mut arena) = arena(script(&[("memory_create", &[None, Some(DriverErrorKind::OutOfMemory)])]), 2);
-    assert_eq!(arena.fault(0..2 * PAGE).expect_err("no memory").kind, DriverErrorKind::OutOfMemory);
+    let refused = arena.fault(&(0..2 * PAGE)).expect("a device without memory is a refusal");
+    assert!(matches!(refused, Admission::Refused(refusal) if refusal.code == DEVICE_MEMORY && refusal.got == 2 * PAGE));
     let calls = ledger.seen().calls;
     assert_eq!((calls["memory_create"], calls["memory_unmap"], calls["memory_release"]), (2, 1, 1));
     assert_eq!((arena.levels().resident_bytes, ledger.seen().mapped_bytes), (0, 0));
-    assert_eq!(arena.fault(0..2 * PAGE).expect("the later try"), Admission::Granted);
+    assert_eq!(arena.fault(&(0..2 * PAGE)).expect("the later try"), Admission::Granted);
     assert_eq!(arena.levels().resident_bytes, 2 * PAGE);
     arena.release().expect("given back");
     ledger.seen().assert_balanced();

@@ -44,16 +44,16 @@ impl HostReadings for Host {
     }
 }
 
-struct Bench {
-    mosaic: Mosaic,
-    path: PathBuf,
+pub(crate) struct Bench {
+    pub(crate) mosaic: Mosaic,
+    pub(crate) path: PathBuf,
     budget: Arc<HostBudget>,
     ledger: Arc<Ledger>,
     _folder: Scratch,
 }
 
 impl Bench {
-    fn new(name: &str, registration_limit_bytes: Option<u64>) -> Bench {
+    pub(crate) fn new(name: &str, registration_limit_bytes: Option<u64>) -> Bench {
         let (folder, mosaic) = (scratch(name), mosaic());
         let path = mosaic.checkpoint(folder.path());
         let options = HostOptions {
@@ -68,7 +68,7 @@ impl Bench {
     }
 
     /// A ceiling of two tensors: everything is streamed.
-    fn config(&self, source: SourceChoice, host: HostMemorySettings) -> OffloadConfig {
+    pub(crate) fn config(&self, source: SourceChoice, host: HostMemorySettings) -> OffloadConfig {
         OffloadConfig {
             ceiling: Ceiling::Bytes(WINDOW),
             source,
@@ -82,11 +82,11 @@ impl Bench {
         }
     }
 
-    fn attach(&self, source: SourceChoice, host: HostMemorySettings) -> ddo_recorder::Result<Offload> {
+    pub(crate) fn attach(&self, source: SourceChoice, host: HostMemorySettings) -> ddo_recorder::Result<Offload> {
         enable_offload(component_of(&self.path), self.config(source, host))
     }
 
-    fn pass(&self, offload: &Offload) -> ddo_recorder::Result<()> {
+    pub(crate) fn pass(&self, offload: &Offload) -> ddo_recorder::Result<()> {
         let state = Arc::new(Mutex::new(1));
         for unit in 0..self.mosaic.sizes.len() {
             self.mosaic.submit(offload, unit, &state, Duration::from_nanos(5000), LaunchScope::Parts)?;
@@ -99,7 +99,7 @@ impl Bench {
         Ok(())
     }
 
-    fn close(&self, offload: &Offload) {
+    pub(crate) fn close(&self, offload: &Offload) {
         let closed = offload.close(Duration::from_secs(1)).expect("closes");
         assert_eq!(closed.errors, Vec::<String>::new());
         self.ledger.seen().assert_balanced();
@@ -108,11 +108,11 @@ impl Bench {
 }
 
 /// Two slots of two pages.
-fn ring() -> HostMemorySettings {
+pub(crate) fn ring() -> HostMemorySettings {
     HostMemorySettings { staging_bytes: 4 * PAGE, staging_slot_bytes: 2 * PAGE, readers: 2, ..HostMemorySettings::default() }
 }
 
-fn retained(windows: u64, registered: u64) -> HostMemorySettings {
+pub(crate) fn retained(windows: u64, registered: u64) -> HostMemorySettings {
     HostMemorySettings { retained_slot_bytes: WINDOW, retained_slots: windows, registered_bytes: registered * WINDOW, ..ring() }
 }
 

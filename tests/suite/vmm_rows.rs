@@ -10,6 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Names under `runtime.vmm` that our own runs write, all of them.
 pub(crate) const WRITTEN: &[&str] = &[
+    "fast_arena_reused_pages",
+    "fast_arena_evicted_pages",
+    "fast_guard_admission_failures",
+    "fast_temporary_tensors",
+    "fast_temporary_bytes",
+    "fast_temporary_resident_bytes",
+    "fast_temporary_peak_bytes",
+    "fast_capacity_event_waits",
+    "fast_upload_stream_enter_seconds",
+    "fast_upload_stream_body_seconds",
+    "fast_upload_stream_exit_seconds",
+    "fast_upload_stream_scope_calls",
     "fast_gpu_prefetch_partial_units",
     "fast_part_prefetch_cancelled_parts",
     "fast_part_prefetch_hits",

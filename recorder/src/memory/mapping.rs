@@ -66,6 +66,24 @@ pub(super) fn map_again(
     })
 }
 
+/// Puts memory that is mapped nowhere under a range. On failure it is released; what cannot be is counted as lost.
+///
+/// # Errors
+/// The driver's, and whether the memory is mapped there all the same, without access.
+pub(super) fn map_moved(
+    driver: &dyn Driver,
+    address: DeviceAddress,
+    bytes: u64,
+    memory: PhysicalId,
+    book: &MappingBook,
+) -> Result<(), GiveBackError> {
+    let Err(failure) = map_again(driver, address, bytes, memory, book) else { return Ok(()) };
+    if !failure.still_mapped && driver.memory_release(memory).is_err() {
+        book.lost_bytes.add(bytes);
+    }
+    Err(failure)
+}
+
 /// Unmaps memory and releases it.
 ///
 /// # Errors

@@ -17,9 +17,10 @@ mod registration;
 mod retained;
 mod sources;
 mod stream;
+mod temporaries;
 mod transient;
 
-pub use arena::{Arena, ArenaLevels};
+pub use arena::{ARENA_CEILING, Arena, ArenaLevels, ArenaRules, DEVICE_MEMORY, DEVICE_RESERVE};
 pub use budget::{HostBudget, HostTotals};
 pub use checkpoint::Checkpoint;
 pub use host_readings::SystemReadings;
@@ -31,4 +32,5 @@ pub use registration::Registrations;
 pub use retained::{Direct, Request, Retained, RetainedBook, RetainedLevels, Window};
 pub use sources::{Extent, HostTensor, Origin, SourceBytes, SourceKind, Sources};
 pub use stream::{Consumer, StreamClaim, StreamMemory};
+pub use temporaries::{Temporaries, TemporaryId, TemporaryLevels};
 pub use transient::Transient;

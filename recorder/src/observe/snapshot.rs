@@ -83,10 +83,10 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         reserved_bytes: Some(levels.arena.virtual_bytes),
         resident_bytes: Some(levels.arena.resident_bytes),
         materializations: Some(levels.arena.faults),
-        evictions: Some(0),
+        evictions: Some(levels.arena.evictions),
         copied_bytes: count(&inner.counters.upload_bytes),
         arena: arena(inner, levels),
-        admission: admission(inner),
+        admission: admission(inner, levels),
         buffers: buffers(inner, levels),
         uploads: uploads(inner),
         look_ahead: look_ahead(inner, levels),
@@ -127,18 +127,25 @@ fn arena(inner: &Inner, levels: &Levels) -> Arena {
         fast_virtual_bytes: Some(levels.arena.virtual_bytes),
         fast_page_bytes: Some(inner.facts.page_bytes),
         fast_arena_materialized_pages: Some(levels.arena.materialized_pages),
+        fast_arena_reused_pages: Some(levels.arena.reused_pages),
+        fast_arena_evicted_pages: Some(levels.arena.evicted_pages),
         fast_pinned_units: Some(levels.pinned_units),
         fast_quarantined_bytes: Some(levels.quarantined_bytes),
         ..Arena::default()
     }
 }
 
-fn admission(inner: &Inner) -> Admission {
+fn admission(inner: &Inner, levels: &Levels) -> Admission {
     Admission {
         fast_fault_failures: count(&inner.counters.fault_failures),
         fast_capacity_admission_failures: count(&inner.counters.capacity_admission_failures),
         fast_cuda_admission_failures: count(&inner.counters.device_admission_failures),
-        ..Admission::default()
+        fast_guard_admission_failures: count(&inner.counters.reserve_admission_failures),
+        fast_temporary_tensors: count(&inner.counters.temporary_tensors),
+        fast_temporary_bytes: count(&inner.counters.temporary_bytes),
+        fast_temporary_resident_bytes: Some(levels.temporaries.resident_bytes),
+        fast_temporary_peak_bytes: Some(levels.temporaries.peak_bytes),
+        fast_capacity_event_waits: count(&inner.counters.capacity_event_waits),
     }
 }
 
@@ -161,9 +168,12 @@ fn uploads(inner: &Inner) -> Uploads {
         fast_file_uploads: count(&inner.counters.file_uploads),
         fast_upload_bytes: count(&inner.counters.upload_bytes),
         fast_dma_enqueue_seconds: seconds(&inner.counters.dma_enqueue),
-        fast_dma_enqueue_bytes: count(&inner.counters.upload_bytes),
+        fast_dma_enqueue_bytes: count(&inner.counters.enqueue_bytes),
         fast_compute_wait_events: count(&inner.counters.compute_wait_events),
-        ..Uploads::default()
+        fast_upload_stream_enter_seconds: seconds(&inner.counters.upload_stream.enter),
+        fast_upload_stream_body_seconds: seconds(&inner.counters.upload_stream.body),
+        fast_upload_stream_exit_seconds: seconds(&inner.counters.upload_stream.exit),
+        fast_upload_stream_scope_calls: calls(&inner.counters.upload_stream.body),
     }
 }
 

@@ -95,6 +95,7 @@ fn cost(costs: &Costs, way: &Way<'_>) -> u64 {
     let ahead = match way.stream {
         StreamPlan::Slots { count, .. } => count,
         StreamPlan::Ring { bytes: ring } => ring / (bytes / parts.max(1)).max(1),
+        StreamPlan::Arena => 0,
     };
     let (warm, counted) = FORECAST_PASSES;
     parts * (warm + counted) * 2 * (ahead.min(MAX_AHEAD_PARTS) + 1)

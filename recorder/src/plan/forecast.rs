@@ -78,6 +78,8 @@ pub enum StreamPlan {
         /// Its bytes.
         bytes: u64,
     },
+    /// None: what does not stay comes and goes in the arena. Such passes are not simulated.
+    Arena,
 }
 
 /// The moment when work on the one compute stream ends, in nanoseconds.
@@ -114,6 +116,7 @@ impl<'a> Forecast<'a> {
         let (places, depth) = match stream {
             StreamPlan::Slots { count, bytes } => (Places::Slots(SlotPlaces::new(count, bytes)), count.saturating_sub(1)),
             StreamPlan::Ring { bytes } => (Places::Ring(RingPlaces::new(bytes)), if bytes > 0 { MAX_AHEAD_PARTS } else { 0 }),
+            StreamPlan::Arena => (Places::Slots(SlotPlaces::new(0, 0)), 0),
         };
         Forecast {
             costs,

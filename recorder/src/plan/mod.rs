@@ -13,6 +13,7 @@ mod host;
 mod layout;
 mod lifetime;
 mod order;
+mod pages;
 mod parts;
 mod places;
 mod residency;
@@ -27,6 +28,7 @@ pub use host::{HostMemorySettings, RegistrationPolicy, RetainedShape, RingShape,
 pub use layout::{Layout, Packed, pack, round_up};
 pub use lifetime::{LifetimePlan, LifetimeTensor, SourceSpace, SourceTensor, plan_lifetime};
 pub use order::{Arrival, PassOrder};
+pub use pages::{Pages, Shortage, Supply};
 pub use parts::{LaunchScope, Part, PartSize, PartsPlan, cut_into_parts, ways_to_place_parts, whole_units};
 pub use places::{Blocked, Claim, Fence, Holding, PlaceKey, Places, Reader, RingPlaces, SlotPlaces, Want};
 pub use residency::{ResidencyPlan, UnitSize, check_slots, plan_residency};

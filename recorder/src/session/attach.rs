@@ -13,7 +13,9 @@ use crate::config::{LaunchScope, OffloadConfig};
 use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId, Timed};
 use crate::error::{Error, Result};
 use crate::limits::MAX_AHEAD_PARTS;
-use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory};
+use crate::memory::{
+    Arena, ArenaRules, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory, Temporaries,
+};
 use crate::plan::StreamPlan;
 use crate::plan::{Parameter, ParameterSource, Units};
 use crate::transfer::EventPool;
@@ -68,8 +70,9 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     }
 
     let events = EventPool::new(Arc::clone(&driver));
-    let state = State::new(memory, events, registrations, units.len(), parts.len());
-    let rules = stream_rules(&config, planned.placement.stream, &source);
+    let temporaries = Temporaries::new(Arc::clone(&driver), Arc::clone(&book), facts.page_bytes);
+    let state = State::new(memory, temporaries, events, registrations, (units.len(), parts.len()));
+    let rules = stream_rules(&config, &planned.placement, &source);
     let inner = Inner {
         name: component.name.clone(),
         session_id: format!("{:016x}", fastrand::u64(..)),
@@ -184,13 +187,20 @@ pub(super) fn map_memory(
     driver: &Arc<dyn Driver>,
     book: &Arc<MappingBook>,
     planned: &Planned,
-    page_bytes: u64,
+    (config, page_bytes): (&OffloadConfig, u64),
 ) -> Result<(Arena, StreamMemory)> {
     let Placement { layout, arena_ceiling_bytes, stream, .. } = &planned.placement;
-    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), layout.arena_bytes, page_bytes, *arena_ceiling_bytes)?;
+    let rules = ArenaRules {
+        page_bytes,
+        ceiling_bytes: *arena_ceiling_bytes,
+        reserve_bytes: config.device_reserve_bytes,
+        reuse: is_paged(&planned.placement),
+    };
+    let mut arena = Arena::reserve(Arc::clone(driver), Arc::clone(book), layout.arena_bytes, rules)?;
     let stream = match *stream {
         StreamPlan::Slots { count, bytes } => StreamMemory::slots(Arc::clone(driver), book, count, bytes),
         StreamPlan::Ring { bytes } => StreamMemory::ring(Arc::clone(driver), book, bytes),
+        StreamPlan::Arena => StreamMemory::slots(Arc::clone(driver), book, 0, 0),
     };
     match stream {
         Ok(stream) => Ok((arena, stream)),
@@ -202,9 +212,16 @@ pub(super) fn map_memory(
     }
 }
 
-/// How stream memory is used: slots are few and known, a ring takes what fits.
-fn stream_rules(config: &OffloadConfig, stream: StreamPlan, source: &SourcePlan) -> StreamRules {
-    let (depth, by_part) = match stream {
+/// Whether units come and go in the arena.
+fn is_paged(placement: &Placement) -> bool {
+    placement.stream == StreamPlan::Arena && placement.resident.contains(&false)
+}
+
+/// How stream memory is used: slots are few and known, a ring and the arena take what fits.
+fn stream_rules(config: &OffloadConfig, placement: &Placement, source: &SourcePlan) -> StreamRules {
+    let paged = is_paged(placement);
+    let (depth, by_part) = match placement.stream {
+        StreamPlan::Arena => (if paged { MAX_AHEAD_PARTS } else { 0 }, false),
         StreamPlan::Slots { count, .. } => (count.saturating_sub(1), false),
         StreamPlan::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
         StreamPlan::Ring { .. } => (0, config.launches == LaunchScope::Parts),
@@ -213,6 +230,8 @@ fn stream_rules(config: &OffloadConfig, stream: StreamPlan, source: &SourcePlan)
     StreamRules {
         depth,
         by_part,
+        paged,
+        fault_fallback: config.fault_fallback,
         least_stage_bytes: config.part_bytes,
         learns: config.measure && depth > 0,
         read_ahead_bytes: source.read_ahead_bytes(),

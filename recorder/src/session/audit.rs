@@ -33,6 +33,7 @@ impl Offload {
         check(total <= ceiling, &|| format!("weights occupy {total} bytes, the ceiling is {ceiling}"));
         self.inner.audit_units(&state, &mut check);
         self.inner.audit_parts(&state, &mut check);
+        self.inner.audit_holds(&state, &mut check);
         broken.extend(self.inner.supply.iter().flat_map(|supply| lock(supply).audit()));
         broken
     }
@@ -47,10 +48,27 @@ impl Inner {
             check(account.pins >= works + account.guards, &|| {
                 format!("unit {:?} has {} pins, {} guards and {works} works", plan.name, account.pins, account.guards)
             });
-            check(!account.ahead || account.ahead_parts == plan.streamed_parts, &|| {
+            check(!account.ahead || self.rules.paged || account.ahead_parts == plan.streamed_parts, &|| {
                 format!("unit {:?} is ahead with {} of {} parts", plan.name, account.ahead_parts, plan.streamed_parts)
             });
         }
+    }
+
+    /// Where nothing is under way, nothing is held.
+    fn audit_holds(&self, state: &State, check: &mut impl FnMut(bool, &dyn Fn() -> String)) {
+        check(state.upload_holds.len() as u64 <= state.tickets.live(), &|| {
+            format!("{} uploads hold memory, {} are in flight", state.upload_holds.len(), state.tickets.live())
+        });
+        let ahead = state.accounts.iter().filter(|account| account.ahead).count();
+        let guards: u64 = state.accounts.iter().map(|account| account.guards).sum();
+        check(!self.rules.paged || guards > 0 || ahead == state.paged_ahead.len(), &|| {
+            format!("{} parts are ahead in the arena, {ahead} units by their accounts", state.paged_ahead.len())
+        });
+        let idle = guards == 0 && state.running.is_empty() && state.tickets.live() == 0 && state.paged_ahead.is_empty();
+        let (held, temporary) = (state.arena.held_bytes(), state.temporaries.held_bytes());
+        check(!idle || state.poisoned.is_some() || (held == 0 && temporary == 0), &|| {
+            format!("nothing is under way, but {held} bytes of the arena and {temporary} temporary bytes are held")
+        });
     }
 
     fn audit_parts(&self, state: &State, check: &mut impl FnMut(bool, &dyn Fn() -> String)) {
@@ -66,7 +84,8 @@ impl Inner {
         for (part, (plan, residence)) in self.parts.iter().zip(&state.residence).enumerate() {
             let streamed = state.stream.find(part).is_some();
             check(!(plan.resident && streamed), &|| format!("resident part {part} lies in stream memory"));
-            check(!residence.in_arena || plan.resident, &|| format!("streamed part {part} lies in the arena"));
+            let may = plan.resident || self.rules.paged;
+            check(residence.generation.is_none() || may, &|| format!("streamed part {part} lies in the arena"));
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::driver::{DeviceFacts, Driver, StreamId, View};
 use crate::error::Result;
 use crate::memory::{Arena, LifetimeBuffer, MappingBook, StreamMemory};
 use crate::meter::Nanos;
+use crate::plan::StreamPlan;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,9 +56,10 @@ pub(super) fn open_backing(
     let clock = &*config.clock;
     let start = clock.now();
     let (book, scopes) = (Arc::new(MappingBook::default()), ViewScopes::default());
-    let (mut arena, mut stream) = map_memory(driver, &book, planned, facts.page_bytes)?;
+    let (mut arena, mut stream) = map_memory(driver, &book, planned, (config, facts.page_bytes))?;
     let page_bytes = facts.page_bytes;
-    let setup = ViewSetup { driver: &**driver, book: &book, clock, arena: &arena, page_bytes, scopes: &scopes };
+    let everywhere = planned.placement.stream == StreamPlan::Arena;
+    let setup = ViewSetup { driver: &**driver, book: &book, clock, arena: &arena, page_bytes, everywhere, scopes: &scopes };
     let views = setup.make(config.prepare_views.as_ref(), units, parts);
     action("vmm_fast_attach_native_model_arena", start, planned.managed_bytes);
 

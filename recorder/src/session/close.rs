@@ -57,7 +57,8 @@ impl Offload {
 
 fn weight_bytes(state: &State) -> u64 {
     let lifetime = state.lifetime.as_ref().map_or(0, LifetimeBuffer::resident_bytes);
-    state.arena.levels().resident_bytes + state.stream.resident_bytes() + lifetime
+    let units = state.arena.levels().resident_bytes + state.stream.resident_bytes() + state.temporaries.levels().resident_bytes;
+    units + lifetime
 }
 
 impl Inner {
@@ -74,7 +75,10 @@ impl Inner {
             return Err(Error::refused("guards_in_hand", "units in hand while closing", guards, 0, "guards"));
         }
         state.closed = true;
-        let mut report = CloseReport { cancelled_units: self.cancel_ahead(&mut state, None), ..CloseReport::default() };
+        // What follows proves that uploads have ended.
+        let paged = self.cancel_paged(&mut state, None, false)?;
+        let cancelled_units = self.cancel_ahead(&mut state, None) + paged;
+        let mut report = CloseReport { cancelled_units, ..CloseReport::default() };
         report.errors.extend(state.poisoned.clone());
         report.errors.extend(state.deferred.take().map(|error| error.to_string()));
         self.report_job_failures(&mut report);
@@ -109,6 +113,7 @@ impl Inner {
         self.give_up_learning(state);
         let mut keep = |result: DriverResult<()>| report.errors.extend(result.err().map(|error| error.to_string()));
         keep(state.stream.release());
+        keep(state.temporaries.release());
         if state.quarantined_arena_bytes == 0 {
             keep(state.arena.release());
         }
@@ -137,8 +142,9 @@ impl Drop for Inner {
         if idle && state.poisoned.is_none() {
             let supply = self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release());
             let lifetime = state.lifetime.as_mut().map_or(Ok(()), LifetimeBuffer::release);
-            let memory = state.stream.release().and(state.arena.release()).and(state.registrations.release());
-            let _ = supply.and(lifetime).and(memory).and(state.events.close());
+            let memory = state.stream.release().and(state.temporaries.release()).and(lifetime);
+            let memory = memory.and(state.arena.release()).and(state.registrations.release());
+            let _ = supply.and(memory).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.
         if idle {

@@ -14,6 +14,10 @@ pub(crate) struct Counters {
     pub(crate) fault_failures: Counter,
     pub(crate) capacity_admission_failures: Counter,
     pub(crate) device_admission_failures: Counter,
+    pub(crate) reserve_admission_failures: Counter,
+    pub(crate) capacity_event_waits: Counter,
+    pub(crate) temporary_tensors: Counter,
+    pub(crate) temporary_bytes: Counter,
     pub(crate) stream_uploads: Counter,
     pub(crate) stream_bytes: Counter,
     pub(crate) compute_wait_events: Counter,
@@ -31,6 +35,8 @@ pub(crate) struct Counters {
     pub(crate) batch_submissions: Counter,
     pub(crate) copies: Counter,
     pub(crate) dma_enqueue: HostScope,
+    pub(crate) enqueue_bytes: Counter,
+    pub(crate) upload_stream: UploadStream,
     pub(crate) transport_total: HostScope,
     pub(crate) transport_prepare: HostScope,
     pub(crate) transport_create: HostScope,
@@ -39,6 +45,14 @@ pub(crate) struct Counters {
     pub(crate) bridge: Bridge,
     pub(crate) source_submissions: Counter,
     pub(crate) views: ViewScopes,
+}
+
+/// Host scopes around uploads that do not go into stream memory.
+#[derive(Debug, Default)]
+pub(crate) struct UploadStream {
+    pub(crate) enter: HostScope,
+    pub(crate) body: HostScope,
+    pub(crate) exit: HostScope,
 }
 
 /// Host scopes between the session and the supply of source bytes.

@@ -84,7 +84,7 @@ impl Inner {
         if let Err(error) = self.driver.event_record(event, stream) {
             // The work runs, but its end will not be known: its places stay out of use and its pin stays taken.
             for held in &hand.parts {
-                self.quarantine(state, held.part, held.key);
+                self.quarantine(state, held.part, held.key, held.hold.as_ref());
             }
             if let Some(buffer) = &mut state.lifetime {
                 buffer.quarantine();
@@ -96,14 +96,16 @@ impl Inner {
         for key in &places {
             state.stream.note_consumer(*key, Consumer { stream, event });
         }
-        state.running.push_back(Running { unit: guard.unit, event, places });
+        let holds: Vec<_> = hand.parts.iter().filter_map(|held| held.hold.clone()).collect();
+        holds.iter().for_each(|hold| state.hold(hold));
+        state.running.push_back(Running { unit: guard.unit, event, places, holds });
         Ok(())
     }
 
     fn grants(&self, state: &State, hand: &Hand) -> Result<Vec<Grant>> {
         let grant = |held: &super::place::HeldPart| {
             let plan = self.part(held.part)?;
-            Ok(Grant::new(self.place_of(state, held.part, held.key)?, plan.span_bytes))
+            Ok(Grant::new(self.place_of(state, held)?, plan.span_bytes))
         };
         hand.parts.iter().map(grant).chain(self.lifetime_grant(state).map(Ok)).collect()
     }

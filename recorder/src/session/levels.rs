@@ -1,7 +1,7 @@
 //! One consistent reading of a session for its observers.
 
 use super::state::Inner;
-use crate::memory::ArenaLevels;
+use crate::memory::{ArenaLevels, TemporaryLevels};
 use crate::plan::Places;
 use crate::transfer::EventLevels;
 
@@ -16,6 +16,8 @@ pub struct Levels {
     pub slots: Option<(u64, u64)>,
     /// Bytes of stream memory: all slots, or the ring.
     pub stream_bytes: u64,
+    /// Memory outside the ceiling.
+    pub temporaries: TemporaryLevels,
     /// Bytes mapped under stream memory.
     pub stream_resident_bytes: u64,
     /// Capacity of what lives as long as the component, and the bytes mapped under it; `None` where nothing is to.
@@ -50,6 +52,7 @@ impl Inner {
                 Places::Ring(_) => None,
             },
             stream_bytes: state.stream.capacity_bytes(),
+            temporaries: state.temporaries.levels(),
             stream_resident_bytes: state.stream.resident_bytes(),
             lifetime: state.lifetime.as_ref().map(|buffer| (buffer.capacity_bytes(), buffer.resident_bytes())),
             ahead_in_flight: state.accounts.iter().filter(|account| account.ahead).count() as u64,

@@ -18,6 +18,7 @@ mod learning;
 mod levels;
 mod lifetime;
 mod marks;
+mod paged;
 mod place;
 mod planning;
 mod predict;

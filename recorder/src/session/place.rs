@@ -1,8 +1,8 @@
 //! Finding or making a place for the contents of a part.
 
+use super::paged::{ArenaHold, Taken};
 use super::state::{Inner, State};
 use super::upload::Destination;
-use crate::driver::DriverErrorKind;
 use crate::error::{Admission, Error, Result};
 use crate::memory::StreamMemory;
 use crate::plan::{Arrival, PlaceKey, Places, Want};
@@ -14,13 +14,21 @@ pub(super) struct HeldPart {
     pub(super) part: usize,
     /// Its place in stream memory; `None` in the arena.
     pub(super) key: Option<PlaceKey>,
+    /// What keeps it where it is, of a part that comes and goes in the arena.
+    pub(super) hold: Option<ArenaHold>,
     /// Which of its tensors the host has released.
     pub(super) released: Vec<usize>,
 }
 
 impl Inner {
-    /// Takes parts of one unit into hand, all or none, and notes them in the order of the pass.
-    pub(super) fn take_parts(&self, state: &mut State, parts: Range<usize>) -> Result<Vec<HeldPart>> {
+    /// Takes parts of one unit into hand, all or none, and notes them in the order of the pass. Where units come and go in
+    /// the arena, the answer may be to wait for an event first.
+    pub(super) fn try_take(&self, state: &mut State, parts: Range<usize>) -> Result<Taken> {
+        let comes_and_goes = self.rules.paged && !self.part(parts.start)?.resident;
+        if comes_and_goes { self.take_paged(state, parts.start) } else { self.take_parts(state, parts).map(Taken::Held) }
+    }
+
+    fn take_parts(&self, state: &mut State, parts: Range<usize>) -> Result<Vec<HeldPart>> {
         let unit = self.part(parts.start)?.unit;
         let mut foreseen = parts.clone().enumerate().map(|(later, part)| state.order.foresee(part, later));
         if foreseen.any(|arrival| arrival == Arrival::Mismatch) {
@@ -61,15 +69,20 @@ impl Inner {
                 state.stream.guard(key);
                 Some(key)
             };
-            held.push(HeldPart { part, key, released: Vec::new() });
+            held.push(HeldPart { part, key, hold: None, released: Vec::new() });
         }
         Ok(())
     }
 
-    /// Lets parts go.
+    /// Lets parts go. A failure to give memory back is raised by the next call.
     pub(super) fn let_go(&self, state: &mut State, held: &[HeldPart]) {
-        for key in held.iter().filter_map(|held| held.key) {
-            state.stream.unguard(key);
+        for held in held {
+            if let Some(key) = held.key {
+                state.stream.unguard(key);
+            }
+            if let Some(Err(error)) = held.hold.as_ref().map(|hold| state.let_go_hold(hold)) {
+                state.deferred.get_or_insert(error);
+            }
         }
     }
 
@@ -82,30 +95,23 @@ impl Inner {
 
     fn place_in_arena(&self, state: &mut State, part: usize) -> Result<()> {
         let plan = self.part(part)?;
-        if state.residence.get(part).is_some_and(|residence| residence.in_arena) {
+        if self.is_in_arena(state, part) {
             self.counters.signature_hits.add(plan.batch.len() as u64);
             return Ok(());
         }
-        let range = plan.arena_start..plan.arena_start + plan.span_bytes;
-        match self.call_meter.fault_range(&*self.clock, || state.arena.fault(range)) {
-            Ok(Admission::Granted) => {}
-            Ok(Admission::Refused(refusal)) => {
-                self.counters.fault_failures.add(1);
-                self.counters.capacity_admission_failures.add(1);
+        let range = plan.range();
+        match self.fault(state, &range)? {
+            Admission::Granted => {}
+            Admission::Refused(refusal) => {
+                self.note_declined(&refusal);
                 return Err(Error::Refused(refusal));
-            }
-            Err(error) => {
-                self.counters.fault_failures.add(1);
-                if error.kind == DriverErrorKind::OutOfMemory {
-                    self.counters.device_admission_failures.add(1);
-                }
-                return Err(Error::Driver(error));
             }
         }
         let place = state.arena.address(plan.arena_start);
-        self.upload(state, part, &Destination::Arena(place))?;
+        self.upload(state, part, &Destination::Arena(place, None))?;
+        let generation = state.arena.generation(&range);
         if let Some(residence) = state.residence.get_mut(part) {
-            residence.in_arena = true;
+            residence.generation = generation;
         }
         self.note_resident(state, part);
         self.read_ahead(state);

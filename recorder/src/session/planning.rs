@@ -15,6 +15,7 @@ pub(super) fn mode_of(stream: StreamPlan) -> ResidencyMode {
     match stream {
         StreamPlan::Slots { .. } => ResidencyMode::Classic,
         StreamPlan::Ring { .. } => ResidencyMode::Parts,
+        StreamPlan::Arena => ResidencyMode::Demand,
     }
 }
 
@@ -70,9 +71,14 @@ pub(super) fn plan(component: &Component, config: &OffloadConfig, facts: &Device
     let asked = Asked { units: &units.units, config, facts, ceiling_bytes: left_bytes, managed_bytes };
     let classic = || asked.classic().ok_or_else(overflow);
     let parts = || asked.parts().ok_or_else(overflow);
+    if config.fault_fallback && config.residency != ResidencyMode::Demand {
+        let reason = format!("only the residency mode \"demand\" has it, and {:?} was asked for", config.residency.name());
+        return Err(Error::invalid("fault fallback", reason));
+    }
     let placement = match config.residency {
         ResidencyMode::Classic => classic()?,
         ResidencyMode::Parts => parts()?,
+        ResidencyMode::Demand => asked.demand().ok_or_else(overflow)?,
         ResidencyMode::Auto => match (classic()?, parts()?) {
             (Ok(classic), Ok(parts)) if is_better(&parts, &classic) => Ok(parts),
             (Err(_), parts) => parts,

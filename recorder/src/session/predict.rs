@@ -10,8 +10,11 @@ impl Offload {
     /// device; the time at which each pass ends. `work` tells how long the launch that reads a tensor lasts, by the
     /// names of unit and tensor; a launch of a whole unit lasts the sum. Makes no driver call.
     ///
-    /// `None` when stream memory cannot hold what a launch reads.
+    /// `None` when stream memory cannot hold what a launch reads, and where units come and go in the arena.
     pub fn predict(&self, link: LinkModel, work: impl Fn(&str, &str) -> Duration, passes: usize) -> Option<Vec<Duration>> {
+        if self.inner.rules.paged {
+            return None;
+        }
         let costs = self.costs(link, work);
         let resident: Vec<bool> = self.inner.parts.iter().map(|part| part.resident).collect();
         let stream = stream_plan(&self.inner.lock().stream);

@@ -4,7 +4,7 @@ use super::component::Component;
 use super::planning::{Planned, mode_of};
 use super::state::{StreamRules, UnitPlan};
 use super::supply::SourcePlan;
-use crate::config::{LaunchScope, OffloadConfig};
+use crate::config::{LaunchScope, OffloadConfig, ResidencyMode};
 use crate::driver::DeviceFacts;
 use crate::memory::HostTensor;
 use crate::plan::StreamPlan;
@@ -38,6 +38,7 @@ pub(super) fn configuration(
             .into(),
         ),
         least_part_bytes: Some(config.part_bytes),
+        device_reserve_bytes: (config.device_reserve_bytes > 0).then_some(config.device_reserve_bytes),
         execution_slots: config.slots,
         look_ahead: config.look_ahead,
         device_page_bytes: facts.page_bytes,
@@ -65,8 +66,7 @@ pub(super) fn state_report(
     let resident_parts = placement.resident.iter().filter(|resident| **resident).count() as u64;
     let host_bytes = host.values().map(HostTensor::payload_bytes).sum();
     let lifetime_bytes = planned.lifetime.as_ref().map(|lifetime| lifetime.payload_bytes);
-    let classic = matches!(placement.stream, StreamPlan::Slots { .. });
-    let of_parts = |value: u64| (!classic).then_some(value);
+    let of_parts = |value: u64| matches!(placement.stream, StreamPlan::Ring { .. }).then_some(value);
     StateReport {
         module_count: component.root.module_count(),
         total_gb: Gib::from_bytes(
@@ -84,7 +84,7 @@ pub(super) fn state_report(
             vmm_host_bytes: host_bytes,
             vmm_component_lifetime_bytes: lifetime_bytes,
             vmm_fast_payload_bytes: placement.layout.arena_bytes,
-            vmm_look_ahead_depth: classic.then_some(rules.depth),
+            vmm_look_ahead_depth: matches!(placement.stream, StreamPlan::Slots { .. }).then_some(rules.depth),
             vmm_look_ahead_wraps: rules.depth > 0,
             vmm_resident_parts: of_parts(resident_parts),
             vmm_predicted_floor_ratio: placement.prediction.map(|prediction| Ratio(prediction.floor_ratio)),
@@ -104,8 +104,10 @@ fn mib(bytes: u64) -> Option<u64> {
 
 /// What was asked for the sources that are read for uploads; left out for the others.
 fn source_settings(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmSettings {
+    let fallback = (config.residency == ResidencyMode::Demand).then_some(config.fault_fallback);
+    let shared = PackageVmmSettings { dynamic_offload_vmm_fault_fallback: fallback, ..PackageVmmSettings::default() };
     if source.ring.is_none() {
-        return PackageVmmSettings::default();
+        return shared;
     }
     let host = &config.host;
     PackageVmmSettings {
@@ -115,7 +117,7 @@ fn source_settings(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmSet
         dynamic_offload_vmm_source_registered_gb: Some(Gib::from_bytes(host.registered_bytes)),
         dynamic_offload_vmm_native_source_cache_slot_mb: mib(host.retained_slot_bytes),
         dynamic_offload_vmm_native_source_cache_slots: Some(host.retained_slots),
-        ..PackageVmmSettings::default()
+        ..shared
     }
 }
 

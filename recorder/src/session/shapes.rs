@@ -48,6 +48,32 @@ impl Asked<'_> {
         Some(Ok(Placement { parts, layout, streamed_bytes, resident: plan.resident, stream, arena_ceiling_bytes, prediction }))
     }
 
+    /// Whole units that come and go in the arena.
+    pub(super) fn demand(&self) -> Answer {
+        let sizes = self.sizes();
+        let layout = Layout::new(&sizes, SLOT_ALIGNMENT_BYTES, ARENA_ALIGNMENT_BYTES)?;
+        let page = self.facts.page_bytes.max(1);
+        let pages = |start: u64, bytes: u64| if bytes == 0 { 0 } else { (start + bytes).div_ceil(page) - start / page };
+        let places = layout.arena_starts.iter().zip(&layout.parts);
+        let largest = places.map(|(start, unit)| pages(*start, unit.bytes)).max().unwrap_or_default();
+        let all_stay = pages(0, layout.arena_bytes) <= self.ceiling_bytes / page;
+        if largest > self.ceiling_bytes / page && !self.config.fault_fallback {
+            let what = "the weight ceiling cannot hold the largest unit".to_string();
+            let (code, got, limit) = ("weight_ceiling_below_unit", self.ceiling_bytes, largest.saturating_mul(page));
+            return Some(Err(Refusal { code, what, got, limit, unit: "bytes" }));
+        }
+        let resident = vec![all_stay; sizes.len()];
+        Some(Ok(Placement {
+            streamed_bytes: streamed_bytes(&sizes, &resident),
+            parts: whole_units(&sizes),
+            layout,
+            resident,
+            stream: StreamPlan::Arena,
+            arena_ceiling_bytes: self.ceiling_bytes,
+            prediction: None,
+        }))
+    }
+
     /// Parts in a ring.
     pub(super) fn parts(&self) -> Answer {
         let sizes = self.sizes();

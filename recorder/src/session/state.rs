@@ -5,16 +5,19 @@ use super::accounts::UnitAccount;
 use super::backing::{Fixed, Memory};
 use super::learning::{Learning, PassForecast};
 use super::marks::{MarksSlot, StepsSlot};
+use super::paged::ArenaHold;
 use super::ranges::RangesSlot;
 use crate::driver::{CallMeter, DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Arena, Checkpoint, HostTensor, LifetimeBuffer, MappingBook, Registrations, Sources, StreamMemory};
+use crate::memory::{
+    Arena, Checkpoint, HostTensor, LifetimeBuffer, MappingBook, Registrations, Sources, StreamMemory, Temporaries,
+};
 use crate::meter::Clock;
 use crate::plan::checkpoint::Dtype;
 use crate::plan::{BatchTensor, PassOrder, PlaceKey};
 use crate::transfer::{EventPool, PartBatch, Supply, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -84,6 +87,10 @@ pub(crate) struct StreamRules {
     pub(crate) depth: u64,
     /// Parts are placed when a view of them is asked for, not with their unit.
     pub(crate) by_part: bool,
+    /// Units that do not stay come and go in the arena.
+    pub(crate) paged: bool,
+    /// A unit that the arena declines gets memory of its own, outside the ceiling.
+    pub(crate) fault_fallback: bool,
     /// Least bytes of a copy that starts before the rest of its place is free.
     pub(crate) least_stage_bytes: u64,
     /// Whether an early pass is timed.
@@ -102,8 +109,8 @@ pub(crate) struct Upload {
 /// What changes about a part.
 #[derive(Debug, Default)]
 pub(crate) struct Residence {
-    /// Resident parts only: whether the arena holds its contents.
-    pub(crate) in_arena: bool,
+    /// The generation of its range in the arena when it was uploaded there last.
+    pub(crate) generation: Option<u64>,
     /// Until its completion is proven.
     pub(crate) upload: Option<Upload>,
 }
@@ -114,6 +121,7 @@ pub(crate) struct Running {
     pub(crate) unit: usize,
     pub(crate) event: EventId,
     pub(crate) places: Vec<PlaceKey>,
+    pub(crate) holds: Vec<ArenaHold>,
 }
 
 /// Everything behind the session's one lock.
@@ -121,8 +129,13 @@ pub(crate) struct Running {
 pub(crate) struct State {
     pub(crate) arena: Arena,
     pub(crate) stream: StreamMemory,
+    pub(crate) temporaries: Temporaries,
     /// What lives as long as the component; `None` where nothing is to.
     pub(crate) lifetime: Option<LifetimeBuffer>,
+    /// What uploads in flight hold, by their event.
+    pub(crate) upload_holds: BTreeMap<EventId, ArenaHold>,
+    /// Parts brought into the arena ahead of their consumer.
+    pub(crate) paged_ahead: BTreeSet<usize>,
     /// One for each part.
     pub(crate) residence: Vec<Residence>,
     /// One for each unit.
@@ -233,15 +246,18 @@ impl State {
     /// Nothing uploaded, nothing asked for.
     pub(crate) fn new(
         (arena, stream, lifetime): Memory,
+        temporaries: Temporaries,
         events: EventPool,
         registrations: Registrations,
-        units: usize,
-        parts: usize,
+        (units, parts): (usize, usize),
     ) -> State {
         State {
             arena,
             stream,
             lifetime,
+            temporaries,
+            upload_holds: BTreeMap::new(),
+            paged_ahead: BTreeSet::new(),
             residence: (0..parts).map(|_| Residence::default()).collect(),
             accounts: (0..units).map(|_| UnitAccount::default()).collect(),
             batches: (0..parts).map(|_| None).collect(),
@@ -270,7 +286,8 @@ impl State {
     /// Device memory under weights that may never be used again, in bytes.
     pub(crate) fn quarantined_bytes(&self) -> u64 {
         let lifetime = self.lifetime.as_ref().map_or(0, LifetimeBuffer::quarantined_bytes);
-        self.quarantined_arena_bytes + self.stream.quarantined_bytes() + lifetime
+        let units = self.quarantined_arena_bytes + self.stream.quarantined_bytes() + self.temporaries.quarantined_bytes();
+        units + lifetime
     }
 
     /// Retires work and uploads whose end is proven. Never waits.
@@ -304,20 +321,30 @@ impl State {
         if let Some(account) = self.accounts.get_mut(running.unit) {
             account.pins = account.pins.saturating_sub(1);
         }
-        Ok(self.events.give(running.event)?)
+        let given = self.events.give(running.event);
+        let mut first = given.map_err(Error::from);
+        for hold in &running.holds {
+            first = first.and(self.let_go_hold(hold));
+        }
+        first
     }
 
     fn reap_tickets(&mut self, driver: &dyn Driver, every: bool) -> Result<u64> {
         let stream = &self.stream;
         let is_ahead = |owner: usize| stream.find(owner).is_some_and(|(_, holding)| holding.ahead);
-        let retired = self.tickets.reap(driver, &mut self.events, |ticket| every || !is_ahead(ticket.owner))?;
+        let (retired, outcome) = self.tickets.reap(driver, &mut self.events, |ticket| every || !is_ahead(ticket.owner));
+        let mut let_go = outcome.map_err(Error::from);
         for ticket in &retired {
+            if let Some(hold) = self.upload_holds.remove(&ticket.event) {
+                let_go = let_go.and(self.let_go_hold(&hold));
+            }
             if let Some(residence) = self.residence.get_mut(ticket.owner)
                 && residence.upload.as_ref().is_some_and(|upload| upload.event == ticket.event)
             {
                 residence.upload = None;
             }
         }
+        let_go?;
         Ok(retired.len() as u64)
     }
 }

@@ -158,8 +158,8 @@ impl Inner {
         let guessed = guess.into_iter().flat_map(|latest| latest + 1..self.parts.len());
         let (mut parts, mut bytes) = (Vec::new(), 0u64);
         for part in learned.chain(guessed) {
-            let (Some(plan), Some(residence)) = (self.parts.get(part), state.residence.get(part)) else { break };
-            let is_there = if plan.resident { residence.in_arena } else { state.stream.find(part).is_some() };
+            let Some(plan) = self.parts.get(part) else { break };
+            let is_there = self.is_in_arena(state, part) || state.stream.find(part).is_some();
             if is_there || parts.contains(&part) {
                 continue;
             }

@@ -1,11 +1,15 @@
 //! Asking for a unit and for its weights: pins them, never waits on the host for a copy.
 
 use super::marks::OpenWindow;
+use super::paged::{ArenaHold, Taken};
 use super::place::HeldPart;
 use super::state::{Inner, Offload, State, TensorPlace, UnitId};
 use crate::driver::{DeviceAddress, View};
 use crate::error::{Error, Result};
+use crate::limits::MAX_WAIT_SECONDS;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A pinned unit. Its views stay valid until they are released or the guard ends; what was launched with them holds
 /// them on until it has run.
@@ -29,7 +33,8 @@ pub(super) struct Hand {
 }
 
 impl Offload {
-    /// Pins a unit and uploads what is not on its way already. Never waits on the host for a copy.
+    /// Pins a unit and uploads what is not on its way already. Never waits on the host for a copy of its own. Where units
+    /// come and go in the arena (`ResidencyMode::Demand`), it waits for the oldest work while all memory is in use.
     ///
     /// Where launches go part by part (see [`crate::OffloadConfig::launches`]) weights are uploaded and pinned when
     /// their view is asked for instead.
@@ -44,10 +49,15 @@ impl Offload {
         state.reap(&*inner.driver, false)?;
         inner.note_request(&mut state, id.0);
         let parts = match inner.rules.by_part {
-            true => Ok(Vec::new()),
-            false => inner.take_parts(&mut state, plan.parts.clone()),
+            true => Vec::new(),
+            false => {
+                let taken = inner.take(state, &plan.parts).map(|(state, parts)| {
+                    drop(state);
+                    parts
+                });
+                taken.inspect_err(|_| inner.note_let_go(&mut inner.lock(), id.0))?
+            }
         };
-        let parts = parts.inspect_err(|_| inner.note_let_go(&mut state, id.0))?;
         let hand = Mutex::new(Hand { parts, ..Hand::default() });
         Ok(UnitGuard { inner: Arc::clone(inner), unit: id.0, hand })
     }
@@ -78,21 +88,19 @@ impl UnitGuard {
     pub fn view(&self, name: &str) -> Result<View> {
         let tensor = self.tensor(name)?;
         let unknown = || Error::invalid(format!("tensor {name:?}"), "its shape has no view".to_string());
-        let known = self.hand().parts.iter().find(|held| held.part == tensor.part).map(|held| held.key);
-        let (state, key) = match known {
-            Some(key) => (self.inner.lock(), key),
-            None => {
-                let mut state = self.inner.open()?;
-                let held = self.inner.take_parts(&mut state, tensor.part..tensor.part + 1)?;
-                let key = held.first().and_then(|held| held.key);
+        let known = self.hand().parts.iter().any(|held| held.part == tensor.part);
+        let state = match known {
+            true => self.inner.lock(),
+            false => {
+                let (state, held) = self.inner.take(self.inner.open()?, &(tensor.part..tensor.part + 1))?;
                 self.hand().parts.extend(held);
-                (state, key)
+                state
             }
         };
-        if let Some(held) = self.hand().parts.iter_mut().find(|held| held.part == tensor.part) {
-            held.released.retain(|index| *index != tensor.index);
-        }
-        let place = self.inner.place_of(&state, tensor.part, key)?;
+        let mut hand = self.hand();
+        let held = hand.parts.iter_mut().find(|held| held.part == tensor.part).ok_or_else(unknown)?;
+        held.released.retain(|index| *index != tensor.index);
+        let place = self.inner.place_of(&state, held)?;
         View::new(place.offset(tensor.offset), tensor.dtype, &tensor.shape, tensor.bytes).ok_or_else(unknown)
     }
 
@@ -142,11 +150,43 @@ impl UnitGuard {
 }
 
 impl Inner {
+    /// Takes parts of one unit into hand. Waits, without the session's lock, while memory in use has to come free first.
+    fn take<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        parts: &Range<usize>,
+    ) -> Result<(MutexGuard<'a, State>, Vec<HeldPart>)> {
+        loop {
+            let event = match self.try_take(&mut state, parts.clone())? {
+                Taken::Held(parts) => return Ok((state, parts)),
+                Taken::Busy(event) => event,
+            };
+            self.counters.capacity_event_waits.add(1);
+            state.events.begin_wait();
+            drop(state);
+            let passed = self.driver.event_wait(event, Duration::from_secs(MAX_WAIT_SECONDS));
+            state = self.lock();
+            state.events.end_wait()?;
+            if !passed? {
+                let what = "seconds that memory in use was waited for";
+                return Err(Error::refused("capacity_wait", what, MAX_WAIT_SECONDS, MAX_WAIT_SECONDS, "seconds"));
+            }
+            drop(state);
+            state = self.open()?;
+            state.reap(&*self.driver, false)?;
+        }
+    }
+
     /// First byte of a part in hand.
-    pub(super) fn place_of(&self, state: &State, part: usize, key: Option<crate::plan::PlaceKey>) -> Result<DeviceAddress> {
-        Ok(match key {
-            Some(key) => state.stream.address(key),
-            None => state.arena.address(self.part(part)?.arena_start),
+    pub(super) fn place_of(&self, state: &State, held: &HeldPart) -> Result<DeviceAddress> {
+        let plan = self.part(held.part)?;
+        Ok(match (held.key, &held.hold) {
+            (Some(key), _) => state.stream.address(key),
+            (None, Some(ArenaHold::Temporary(id))) => {
+                let gone = || Error::invalid("temporary memory", "it was given back while it was in hand");
+                state.temporaries.address(*id).ok_or_else(gone)?
+            }
+            (None, _) => state.arena.address(plan.arena_start),
         })
     }
 }

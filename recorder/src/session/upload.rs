@@ -1,7 +1,8 @@
 //! Uploading parts, on demand and ahead.
 
 use super::marks::window;
-use super::state::{Inner, State, Upload};
+use super::paged::ArenaHold;
+use super::state::{Inner, State, Upload as LatestUpload};
 use super::supply::lock;
 use crate::driver::{DeviceAddress, DriverResult, EventId};
 use crate::error::{Error, Result};
@@ -14,11 +15,16 @@ use std::sync::Arc;
 
 /// Where an upload goes.
 pub(super) enum Destination {
-    /// The part's place in the arena.
-    Arena(DeviceAddress),
+    /// The part's place in the arena, and what holds it while the upload runs where parts come and go.
+    Arena(DeviceAddress, Option<ArenaHold>),
+    /// Memory that stands in for the arena's, and what holds it.
+    Temporary(DeviceAddress, ArenaHold),
     /// A place in stream memory that is taken once the first copies may start.
     Stream(StreamClaim),
 }
+
+/// What is uploaded, where to, and the event behind it where that comes from outside.
+type Upload<'a> = (usize, &'a Destination, Option<EventId>);
 
 /// How far the copies of an upload have come.
 struct Progress {
@@ -28,20 +34,35 @@ struct Progress {
     outcome: Result<()>,
 }
 
+impl Destination {
+    fn key(&self) -> Option<PlaceKey> {
+        if let Destination::Stream(claim) = self { Some(claim.key()) } else { None }
+    }
+
+    fn hold(&self) -> Option<&ArenaHold> {
+        match self {
+            Destination::Arena(_, hold) => hold.as_ref(),
+            Destination::Temporary(_, hold) => Some(hold),
+            Destination::Stream(_) => None,
+        }
+    }
+}
+
 impl Inner {
     /// Queues a part's copies into its place, behind the last work that reads there.
     pub(super) fn upload(&self, state: &mut State, part: usize, to: &Destination) -> Result<()> {
-        let clock = &*self.clock;
-        let (batch, copies) = self.counters.dma_enqueue.time(clock, || {
-            self.counters.transport_total.time(clock, || {
-                let batch = self.counters.transport_prepare.time(clock, || self.batch(state, part))?;
-                let fences = if let Destination::Stream(claim) = to { claim.fences() } else { &[] };
-                let stages = batch.stages(fences, self.rules.least_stage_bytes);
-                let copies = self.counters.transport_submit.time(clock, || self.submit(state, part, &batch, &stages, to))?;
-                Ok::<_, Error>((batch, copies))
-            })
+        let (batch, copies) = self.counters.dma_enqueue.time(&*self.clock, || match to {
+            Destination::Stream(_) => {
+                let (batch, progress) = self.transport(state, part, to, None)?;
+                progress.outcome.map(|()| (batch, progress.copies))
+            }
+            _ => self.through_upload_stream(state, part, to),
         })?;
         self.counters.copies.add(copies);
+        self.counters.enqueue_bytes.add(batch.bytes());
+        if matches!(to, Destination::Temporary(..)) {
+            return Ok(());
+        }
         self.counters.uploads.add(batch.tensors());
         self.counters.file_uploads.add(batch.file_tensors());
         self.counters.upload_bytes.add(batch.bytes());
@@ -49,6 +70,43 @@ impl Inner {
             self.counters.file_upload_bytes.add(batch.bytes());
         }
         Ok(())
+    }
+
+    /// Uploads outside stream memory: the proof of their end is made ready before, and set behind, all that transports.
+    fn through_upload_stream(&self, state: &mut State, part: usize, to: &Destination) -> Result<(Arc<PartBatch>, u64)> {
+        let (clock, scopes) = (&*self.clock, &self.counters.upload_stream);
+        let event = scopes.enter.time(clock, || state.events.take());
+        let sent = scopes.body.time(clock, || match &event {
+            Ok(event) => self.transport(state, part, to, Some(*event)),
+            Err(error) => Err(error.clone().into()),
+        });
+        scopes.exit.time(clock, || match (event, sent) {
+            (Ok(event), Ok((batch, progress))) => self.prove(state, part, to, event, progress).map(|copies| (batch, copies)),
+            (Ok(event), Err(error)) => {
+                state.events.give(event)?;
+                Err(error)
+            }
+            (Err(_), sent) => sent.map(|(batch, progress)| (batch, progress.copies)),
+        })
+    }
+
+    /// Finds the part's batch and queues its copies. An error means that nothing was queued.
+    fn transport(
+        &self,
+        state: &mut State,
+        part: usize,
+        to: &Destination,
+        event: Option<EventId>,
+    ) -> Result<(Arc<PartBatch>, Progress)> {
+        let clock = &*self.clock;
+        self.counters.transport_total.time(clock, || {
+            let batch = self.counters.transport_prepare.time(clock, || self.batch(state, part))?;
+            let fences = if let Destination::Stream(claim) = to { claim.fences() } else { &[] };
+            let stages = batch.stages(fences, self.rules.least_stage_bytes);
+            let submit = || self.submit(state, (part, to, event), &batch, &stages);
+            let progress = self.counters.transport_submit.time(clock, submit)?;
+            Ok((batch, progress))
+        })
     }
 
     /// The part's batch, built on first use.
@@ -78,15 +136,16 @@ impl Inner {
         window(&self.marks, SampleKind::UploadSlotDependency, unit, None, self.upload, wait)
     }
 
-    /// Queues waits and copies; the number of copies.
-    fn submit(&self, state: &mut State, part: usize, batch: &PartBatch, stages: &[Stage], to: &Destination) -> Result<u64> {
-        let Some(supply) = &self.supply else { return self.submit_to(state, part, stages, to, None) };
+    /// Queues waits and copies. With an event from outside, its owner sets it behind them.
+    fn submit(&self, state: &mut State, upload: Upload<'_>, batch: &PartBatch, stages: &[Stage]) -> Result<Progress> {
+        let Some(supply) = &self.supply else { return self.submit_to(state, upload, stages, None) };
         let (clock, bridge) = (&*self.clock, &self.counters.bridge);
         let submitted = bridge.submit_total.time(clock, || {
             let mut supply = bridge.submit_lock_wait.time(clock, || lock(supply));
-            self.submit_to(state, part, stages, to, Some((&mut supply, batch)))
+            self.submit_to(state, upload, stages, Some((&mut supply, batch)))
         });
-        self.counters.source_submissions.add(u64::from(submitted.is_ok()));
+        let whole = submitted.as_ref().is_ok_and(|progress| progress.outcome.is_ok());
+        self.counters.source_submissions.add(u64::from(whole));
         submitted
     }
 
@@ -98,24 +157,23 @@ impl Inner {
     fn submit_to(
         &self,
         state: &mut State,
-        part: usize,
+        (part, to, given): Upload<'_>,
         stages: &[Stage],
-        to: &Destination,
         supply: Option<(&mut Supply, &PartBatch)>,
-    ) -> Result<u64> {
+    ) -> Result<Progress> {
         let unit = self.part(part)?.unit;
         let (bridge, is_on) = (&self.counters.bridge, supply.is_some());
-        let (place, key, event) = self.bridged(is_on, &bridge.submit_prepare, || {
+        let (place, event) = self.bridged(is_on, &bridge.submit_prepare, || {
             let first = stages.first().map(|stage| stage.consumers.as_slice()).unwrap_or_default();
             self.await_consumers(unit, first)?;
-            let (place, key) = match to {
-                Destination::Arena(place) => (*place, None),
+            let place = match to {
+                Destination::Arena(place, _) | Destination::Temporary(place, _) => *place,
                 Destination::Stream(claim) => {
                     state.stream.commit(claim);
-                    (state.stream.address(claim.key()), Some(claim.key()))
+                    state.stream.address(claim.key())
                 }
             };
-            Ok::<_, Error>((place, key, state.events.take()))
+            Ok::<_, Error>((place, given.map_or_else(|| state.events.take(), Ok)))
         })?;
         let progress = match (&event, supply) {
             (Err(_), _) => Progress { stages: 1, copies: 0, outcome: Ok(()) },
@@ -124,7 +182,18 @@ impl Inner {
                 bridge.native_submit.time(&*self.clock, || self.queue_supplied(state, part, stages, place, (supply, batch)))
             }),
         };
-        self.bridged(is_on, &bridge.submit_result, || self.conclude(state, part, stages, key, event, progress))
+        self.bridged(is_on, &bridge.submit_result, || {
+            if let Some(key) = to.key() {
+                // Whatever was not reached has still to be waited for by somebody.
+                let rest = stages.iter().skip(progress.stages).flat_map(|stage| stage.consumers.iter().copied());
+                state.stream.owe(key, rest);
+            }
+            let (event, reached) = (event?, progress.stages);
+            if given.is_some() {
+                return Ok(progress);
+            }
+            self.prove(state, part, to, event, progress).map(|copies| Progress { stages: reached, copies, outcome: Ok(()) })
+        })
     }
 
     /// Queues copies whose bytes are read first.
@@ -145,37 +214,27 @@ impl Inner {
         self.queue_copies(state, unit, stages, place, Some(supply))
     }
 
-    /// Settles what a submission came to: who is still waited for, and what proves its end.
-    fn conclude(
-        &self,
-        state: &mut State,
-        part: usize,
-        stages: &[Stage],
-        key: Option<PlaceKey>,
-        event: DriverResult<EventId>,
-        progress: Progress,
-    ) -> Result<u64> {
-        if let Some(key) = key {
-            // Whatever was not reached has still to be waited for by somebody.
-            let rest = stages.iter().skip(progress.stages).flat_map(|stage| stage.consumers.iter().copied());
-            state.stream.owe(key, rest);
-        }
-        let event = event?;
+    /// Sets the event behind what was queued: it proves when the place is quiet again. The number of copies.
+    fn prove(&self, state: &mut State, part: usize, to: &Destination, event: EventId, progress: Progress) -> Result<u64> {
         if let Progress { copies: 0, outcome: Err(error), .. } = progress {
             // Nothing was queued: nothing to prove.
             state.events.give(event)?;
             return Err(error);
         }
-        // Behind a part of the copies, too: the fence proves when the place is quiet again.
+        // Behind a part of the copies, too.
         if let Err(error) = self.driver.event_record(event, self.upload) {
-            self.quarantine(state, part, key);
+            self.quarantine(state, part, to.key(), to.hold());
             state.poison(&error);
             return Err(error.into());
         }
         state.tickets.push(Ticket { event, owner: part });
+        if let Some(hold) = to.hold() {
+            state.hold(hold);
+            state.upload_holds.insert(event, hold.clone());
+        }
         progress.outcome?;
         if let Some(residence) = state.residence.get_mut(part) {
-            residence.upload = Some(Upload { event, awaited_by: Vec::new() });
+            residence.upload = Some(LatestUpload { event, awaited_by: Vec::new() });
         }
         Ok(progress.copies)
     }
@@ -215,10 +274,11 @@ impl Inner {
     }
 
     /// Keeps a place out of use whose end of use cannot be proven.
-    pub(super) fn quarantine(&self, state: &mut State, part: usize, key: Option<PlaceKey>) {
-        match key {
-            Some(key) => state.stream.quarantine(key),
-            None => state.quarantined_arena_bytes += self.parts.get(part).map_or(0, |plan| plan.span_bytes),
+    pub(super) fn quarantine(&self, state: &mut State, part: usize, key: Option<PlaceKey>, hold: Option<&ArenaHold>) {
+        match (key, hold) {
+            (Some(key), _) => state.stream.quarantine(key),
+            (None, Some(ArenaHold::Temporary(id))) => state.temporaries.quarantine(*id),
+            (None, _) => state.quarantined_arena_bytes += self.parts.get(part).map_or(0, |plan| plan.span_bytes),
         }
     }
 
@@ -236,14 +296,17 @@ impl Inner {
     /// Uploads the parts expected next, as many as the depth and the memory allow. A place that cannot be had is a
     /// skip, never a wait; a failure is raised by the next call.
     pub(super) fn look_ahead(&self, state: &mut State) {
-        self.upload_ahead(state);
+        if self.rules.depth > 0 && state.poisoned.is_none() && state.deferred.is_none() {
+            if !self.rules.paged {
+                self.upload_ahead(state);
+            } else if let Err(error) = self.page_ahead(state) {
+                state.deferred = Some(error);
+            }
+        }
         self.read_ahead(state);
     }
 
     fn upload_ahead(&self, state: &mut State) {
-        if self.rules.depth == 0 || state.poisoned.is_some() || state.deferred.is_some() {
-            return;
-        }
         let wanted = self.wanted(state);
         for (index, part) in wanted.iter().enumerate() {
             if state.stream.find(*part).is_some() {

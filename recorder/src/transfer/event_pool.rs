@@ -22,6 +22,9 @@ pub struct EventLevels {
 pub struct EventPool {
     driver: Arc<dyn Driver>,
     idle: Vec<EventId>,
+    /// Given back while somebody waited for an event without owning it.
+    parked: Vec<EventId>,
+    waiters: u64,
     created: u64,
     reused: u64,
     owned: u64,
@@ -30,7 +33,7 @@ pub struct EventPool {
 impl EventPool {
     /// An empty pool.
     pub fn new(driver: Arc<dyn Driver>) -> EventPool {
-        EventPool { driver, idle: Vec::new(), created: 0, reused: 0, owned: 0 }
+        EventPool { driver, idle: Vec::new(), parked: Vec::new(), waiters: 0, created: 0, reused: 0, owned: 0 }
     }
 
     /// An idle event, or a new one.
@@ -59,6 +62,14 @@ impl EventPool {
     /// The driver's, when the pool is full and the event is destroyed instead.
     pub fn give(&mut self, event: EventId) -> DriverResult<()> {
         self.owned = self.owned.saturating_sub(1);
+        if self.waiters > 0 {
+            self.parked.push(event);
+            return Ok(());
+        }
+        self.keep(event)
+    }
+
+    fn keep(&mut self, event: EventId) -> DriverResult<()> {
         if self.idle.len() < MAX_IDLE_EVENTS {
             self.idle.push(event);
             return Ok(());
@@ -66,9 +77,36 @@ impl EventPool {
         self.driver.event_destroy(event)
     }
 
+    /// Somebody begins to wait for an event of the pool without owning it: until the wait ends, no event that is given back
+    /// is used again or destroyed.
+    pub fn begin_wait(&mut self) {
+        self.waiters += 1;
+    }
+
+    /// A wait has ended.
+    ///
+    /// # Errors
+    /// The driver's, when the pool is full and events are destroyed instead.
+    pub fn end_wait(&mut self) -> DriverResult<()> {
+        self.waiters = self.waiters.saturating_sub(1);
+        if self.waiters > 0 {
+            return Ok(());
+        }
+        let mut first = Ok(());
+        for event in std::mem::take(&mut self.parked) {
+            first = first.and(self.keep(event));
+        }
+        first
+    }
+
     /// Levels and counters.
     pub fn levels(&self) -> EventLevels {
-        EventLevels { created: self.created, reused: self.reused, idle: self.idle.len() as u64, owned: self.owned }
+        EventLevels {
+            created: self.created,
+            reused: self.reused,
+            idle: (self.idle.len() + self.parked.len()) as u64,
+            owned: self.owned,
+        }
     }
 
     /// Destroys the idle events.
@@ -77,7 +115,7 @@ impl EventPool {
     /// The first driver error; the rest is destroyed all the same.
     pub fn close(&mut self) -> DriverResult<()> {
         let mut first = Ok(());
-        for event in self.idle.drain(..) {
+        for event in self.idle.drain(..).chain(self.parked.drain(..)) {
             let destroyed = self.driver.event_destroy(event);
             first = first.and(destroyed);
         }

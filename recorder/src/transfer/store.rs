@@ -52,7 +52,7 @@ pub struct StoreLevels {
     pub owned_windows: u64,
     /// The most of them at a time.
     pub peak_windows: u64,
-    /// The most there may be.
+    /// The most there may be; zero before the first.
     pub window_limit: u64,
 }
 
@@ -81,7 +81,7 @@ impl Store {
             pooled_events: events.idle,
             owned_windows: self.owned.len() as u64,
             peak_windows: self.peak_windows,
-            window_limit: self.window_limit,
+            window_limit: if self.peak_windows > 0 { self.window_limit } else { 0 },
         }
     }
 

@@ -30,25 +30,35 @@ impl TicketLedger {
         self.live.len() as u64
     }
 
+    /// Event of the oldest upload.
+    pub fn oldest(&self) -> Option<EventId> {
+        self.live.front().map(|ticket| ticket.event)
+    }
+
     /// Retires tickets from the oldest on while their events have been passed and `may_retire` agrees. Never waits.
+    /// Beside the outcome, what was retired until then.
     ///
     /// # Errors
-    /// The driver's; the ticket asked about stays.
+    /// The driver's; a ticket whose event could not be asked stays.
     pub fn reap(
         &mut self,
         driver: &dyn Driver,
         pool: &mut EventPool,
         mut may_retire: impl FnMut(&Ticket) -> bool,
-    ) -> DriverResult<Vec<Ticket>> {
+    ) -> (Vec<Ticket>, DriverResult<()>) {
         let mut retired = Vec::new();
-        while let Some(ticket) = self.live.front().copied() {
-            if !may_retire(&ticket) || !driver.event_query(ticket.event)? {
-                break;
+        while let Some(ticket) = self.live.front().copied().filter(|ticket| may_retire(ticket)) {
+            match driver.event_query(ticket.event) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return (retired, Err(error)),
             }
             self.live.pop_front();
-            pool.give(ticket.event)?;
             retired.push(ticket);
+            if let Err(error) = pool.give(ticket.event) {
+                return (retired, Err(error));
+            }
         }
-        Ok(retired)
+        (retired, Ok(()))
     }
 }

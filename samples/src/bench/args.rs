@@ -188,7 +188,9 @@ pub enum BenchMode {
     Classic,
     /// Parts of units in a stream ring, one launch a matrix.
     Parts,
-    /// One after the other, against the same floor.
+    /// Whole units in the arena on demand, least recently used pages first, one launch a unit.
+    Demand,
+    /// `classic` and `parts`, one after the other, against the same floor.
     Both,
 }
 
@@ -200,6 +202,7 @@ impl BenchMode {
         match self {
             BenchMode::Classic => &[CLASSIC],
             BenchMode::Parts => &[PARTS],
+            BenchMode::Demand => &[(ResidencyMode::Demand, LaunchScope::Units)],
             BenchMode::Both => &[CLASSIC, PARTS],
         }
     }

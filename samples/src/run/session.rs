@@ -76,6 +76,8 @@ impl Session {
             ModelKind::FluxShaped => crate::flux::part_bytes(crate::flux::width_for_scale(args.scale.0), config.part_bytes),
             ModelKind::Minilm => config.part_bytes,
         };
+        let (fault_fallback, device_reserve_bytes) = (args.fault_fallback, args.device_reserve_mib << 20);
+        let config = OffloadConfig { fault_fallback, device_reserve_bytes, ..config };
         let config = OffloadConfig { ceiling, source, residency, launches, part_bytes, slots, host, measure: true, ..config };
         let offload = enable_offload(component, config)?;
         let recording = Recording::start(run, settings, name, &offload)?;

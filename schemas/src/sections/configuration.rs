@@ -34,6 +34,9 @@ section! {
         least_part_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
             "Smaller tensors travel with their neighbours until a part has so many bytes.",
             "Small parts cost a copy and an event each.";
+        device_reserve_bytes: Option<u64> = Unit::Bytes, Limit, Session, "attach",
+            "Device memory that the arena leaves to others when it grows; left out without such a reserve.",
+            "Requests that it declines are counted apart from those that the ceiling declines.";
         execution_slots: u64 = Unit::Count("slots"), Limit, Session, "attach",
             "Slots asked for, at least two; used in the classic mode.",
             "More slots mean deeper look-ahead and fewer residents.";

@@ -32,6 +32,14 @@ section! {
             "Volume that went through these stand-ins, summed over their whole life; not memory held at one time.",
             "Beside many capacity waits it says that the active range is larger than what can be reused safely.",
             { gate: Gate::NoIncrease };
+        fast_temporary_resident_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
+            "Device memory that these stand-ins hold now, in whole pages, beside the weight ceiling and not under it.",
+            "Add it to the resident weights for what the component occupies.",
+            { gate: Gate::NoIncrease };
+        fast_temporary_peak_bytes: Option<u64> = Unit::Bytes, Peak, Session, "declined request",
+            "The most device memory that stand-ins held at one time.",
+            "By so much the ceiling was passed at the worst moment.",
+            { gate: Gate::NoIncrease };
         fast_capacity_event_waits: Option<u64> = Unit::Count("waits"), Counter, Session, "unit requested",
             "Host waits for the oldest protected range when every page under the ceiling still served submitted work; never the \
              whole device.",

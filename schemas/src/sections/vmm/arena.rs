@@ -42,8 +42,8 @@ section! {
             "Pages at the start of the arena that are kept once faulted; the part behind them is what comes and goes.",
             "Multiply by the page size and compare with the arena's ceiling.";
         fast_arena_reused_pages: Option<u64> = Unit::Unspecified, Counter, Session, "page fault",
-            "Nothing written says what counts as reuse here, a page found mapped or its memory moved; only that it grows.",
-            "Draw no conclusion from it alone; mapped and evicted pages say what changed.",
+            "In runs of this recorder, pages that got the memory of an evicted page; what other recorders count as reuse is not written down.",
+            "Near the mapped pages: units come and go in the arena; a plan with residents streams less.",
             { gate: Gate::Informative };
         fast_arena_tail_evictions: Option<u64> = Unit::Unspecified, Counter, Session, "eviction",
             "Evictions that the library calls tail evictions; whether one counts a page or a range is not written down.",
