@@ -89,7 +89,7 @@ fn holds(model: &Rooted, component: Component, config: OffloadConfig, ledger: &L
 fn the_root_is_uploaded_once_and_read_without_a_pin_under_any_ceiling() {
     let model = model();
     let unit = 3 * PAGE;
-    for residency in [ResidencyMode::Classic, ResidencyMode::Parts, ResidencyMode::Auto] {
+    for residency in [ResidencyMode::Classic, ResidencyMode::Parts, ResidencyMode::Demand, ResidencyMode::Auto] {
         for extra in [0, 1, PAGE - 1, unit, 2 * unit + 5, 9 * unit] {
             let ceiling = model.capacity_bytes(PAGE) + 2 * unit + extra;
             let ledger = ledger(ceiling);
@@ -113,7 +113,7 @@ fn every_source_of_files_serves_the_root_and_counts_it() {
         if source == SourceChoice::Retained {
             (config.host.retained_slot_bytes, config.host.retained_slots) = (64 << 10, 2);
         }
-        holds(&model, model.read_from(folder.path()), config, &ledger, true);
+        holds(&model, model.written_component(folder.path()), config, &ledger, true);
     }
 }
 

@@ -90,9 +90,12 @@ fn close(ledger: &Ledger, offload: &Offload) {
 #[test]
 fn memory_lies_under_every_view_while_it_is_made_and_the_views_are_those_of_later_guards() {
     let mosaic = mosaic();
-    for (residency, ceiling) in
-        [(ResidencyMode::Classic, 1 << 20), (ResidencyMode::Classic, 9 * PAGE), (ResidencyMode::Parts, 8 * PAGE)]
-    {
+    for (residency, ceiling, all) in [
+        (ResidencyMode::Classic, 1 << 20, true),
+        (ResidencyMode::Classic, 9 * PAGE, false),
+        (ResidencyMode::Parts, 8 * PAGE, false),
+        (ResidencyMode::Demand, 6 * PAGE, true),
+    ] {
         let ledger = ledger(Script::default());
         let maker = looker(&ledger, None);
         let offload = attach(&ledger, ceiling, residency, &maker).expect("attached");
@@ -104,6 +107,11 @@ fn memory_lies_under_every_view_while_it_is_made_and_the_views_are_those_of_late
         assert!(ledger.seen().peak_mapped_bytes <= ceiling);
         let made = maker.made.lock().expect("no test panics here").clone();
         assert_eq!(counts(&offload)[1], Some(made.len() as u64));
+        let groups = counts(&offload)[0].expect("present");
+        assert!(
+            groups == counts(&offload)[2].expect("present") && (groups > 1) == (residency == ResidencyMode::Demand),
+            "{groups}"
+        );
         for (_, view) in &made {
             assert!(ledger.read_device(view.pointer, view.bytes).is_err(), "the memory is gone");
         }
@@ -124,7 +132,7 @@ fn memory_lies_under_every_view_while_it_is_made_and_the_views_are_those_of_late
                 offload.wait_idle().expect("idle");
             }
             assert_eq!(fixed, made.len(), "every view that was made is kept");
-            assert!(fixed > 0 && (ceiling < 1 << 20) == (fixed < TENSORS as usize), "{fixed} under {ceiling}");
+            assert!(fixed > 0 && all == (fixed as u64 == TENSORS), "{fixed} under {ceiling}");
         }
         close(&ledger, &offload);
     }

@@ -1,7 +1,7 @@
 //! The device memory of an attachment: arena and stream memory, the views made of the arena, and what lives as long as
 //! the component.
 
-use super::attach::{is_paged, map_memory};
+use super::attach::map_memory;
 use super::component::Component;
 use super::lifetime::{lifetime_views, open_lifetime};
 use super::planning::Planned;
@@ -12,6 +12,7 @@ use crate::driver::{DeviceFacts, Driver, StreamId, View};
 use crate::error::Result;
 use crate::memory::{Arena, LifetimeBuffer, MappingBook, StreamMemory};
 use crate::meter::Nanos;
+use crate::plan::StreamPlan;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -57,8 +58,8 @@ pub(super) fn open_backing(
     let (book, scopes) = (Arc::new(MappingBook::default()), ViewScopes::default());
     let (mut arena, mut stream) = map_memory(driver, &book, planned, (config, facts.page_bytes))?;
     let page_bytes = facts.page_bytes;
-    let paged = is_paged(&planned.placement);
-    let setup = ViewSetup { driver: &**driver, book: &book, clock, arena: &arena, page_bytes, paged, scopes: &scopes };
+    let everywhere = planned.placement.stream == StreamPlan::Arena;
+    let setup = ViewSetup { driver: &**driver, book: &book, clock, arena: &arena, page_bytes, everywhere, scopes: &scopes };
     let views = setup.make(config.prepare_views.as_ref(), units, parts);
     action("vmm_fast_attach_native_model_arena", start, planned.managed_bytes);
 

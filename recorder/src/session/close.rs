@@ -57,8 +57,8 @@ impl Offload {
 
 fn weight_bytes(state: &State) -> u64 {
     let lifetime = state.lifetime.as_ref().map_or(0, LifetimeBuffer::resident_bytes);
-    let in_turn = state.stream.resident_bytes() + state.temporaries.levels().resident_bytes;
-    state.arena.levels().resident_bytes + in_turn + lifetime
+    let units = state.arena.levels().resident_bytes + state.stream.resident_bytes() + state.temporaries.levels().resident_bytes;
+    units + lifetime
 }
 
 impl Inner {
@@ -142,9 +142,9 @@ impl Drop for Inner {
         if idle && state.poisoned.is_none() {
             let supply = self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release());
             let lifetime = state.lifetime.as_mut().map_or(Ok(()), LifetimeBuffer::release);
-            let memory = state.stream.release().and(state.temporaries.release());
+            let memory = state.stream.release().and(state.temporaries.release()).and(lifetime);
             let memory = memory.and(state.arena.release()).and(state.registrations.release());
-            let _ = supply.and(lifetime).and(memory).and(state.events.close());
+            let _ = supply.and(memory).and(state.events.close());
         }
         // A stream that still has work ends after it; only an idle one is joined without waiting.
         if idle {

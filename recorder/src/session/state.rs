@@ -130,12 +130,12 @@ pub(crate) struct State {
     pub(crate) arena: Arena,
     pub(crate) stream: StreamMemory,
     pub(crate) temporaries: Temporaries,
+    /// What lives as long as the component; `None` where nothing is to.
+    pub(crate) lifetime: Option<LifetimeBuffer>,
     /// What uploads in flight hold, by their event.
     pub(crate) upload_holds: BTreeMap<EventId, ArenaHold>,
     /// Parts brought into the arena ahead of their consumer.
     pub(crate) paged_ahead: BTreeSet<usize>,
-    /// What lives as long as the component; `None` where nothing is to.
-    pub(crate) lifetime: Option<LifetimeBuffer>,
     /// One for each part.
     pub(crate) residence: Vec<Residence>,
     /// One for each unit.
@@ -254,10 +254,10 @@ impl State {
         State {
             arena,
             stream,
+            lifetime,
             temporaries,
             upload_holds: BTreeMap::new(),
             paged_ahead: BTreeSet::new(),
-            lifetime,
             residence: (0..parts).map(|_| Residence::default()).collect(),
             accounts: (0..units).map(|_| UnitAccount::default()).collect(),
             batches: (0..parts).map(|_| None).collect(),
@@ -286,8 +286,8 @@ impl State {
     /// Device memory under weights that may never be used again, in bytes.
     pub(crate) fn quarantined_bytes(&self) -> u64 {
         let lifetime = self.lifetime.as_ref().map_or(0, LifetimeBuffer::quarantined_bytes);
-        let in_turn = self.stream.quarantined_bytes() + self.temporaries.quarantined_bytes();
-        self.quarantined_arena_bytes + in_turn + lifetime
+        let units = self.quarantined_arena_bytes + self.stream.quarantined_bytes() + self.temporaries.quarantined_bytes();
+        units + lifetime
     }
 
     /// Retires work and uploads whose end is proven. Never waits.

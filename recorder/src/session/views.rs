@@ -46,8 +46,8 @@ pub(super) struct ViewSetup<'a> {
     pub(super) clock: &'a dyn Clock,
     pub(super) arena: &'a Arena,
     pub(super) page_bytes: u64,
-    /// Units that do not stay lie in the arena, too.
-    pub(super) paged: bool,
+    /// Whether parts that come and go have their place in the arena, too.
+    pub(super) everywhere: bool,
     pub(super) scopes: &'a ViewScopes,
 }
 
@@ -60,7 +60,7 @@ impl ViewSetup<'_> {
     pub(super) fn make(&self, maker: Option<&Arc<dyn MakeViews>>, units: &[UnitPlan], parts: &[PartPlan]) -> Result<FixedViews> {
         let Some(maker) = maker else { return Ok(FixedViews::default()) };
         let mut views: FixedViews = units.iter().map(|_| BTreeMap::new()).collect();
-        let tensors = placed(units, parts, self.paged);
+        let tensors = placed(units, parts, self.everywhere);
         let ranges: Vec<Range<u64>> = tensors.iter().map(|tensor| tensor.range.clone()).collect();
         for group in view_groups(&ranges, self.page_bytes, self.arena.levels().ceiling_bytes) {
             let own = tensors.get(group.tensors).unwrap_or_default();
@@ -125,11 +125,11 @@ impl ViewSetup<'_> {
 }
 
 /// Every tensor with a place in the arena, in the order of their addresses.
-fn placed<'a>(units: &'a [UnitPlan], parts: &[PartPlan], paged: bool) -> Vec<Placed<'a>> {
+fn placed<'a>(units: &'a [UnitPlan], parts: &[PartPlan], everywhere: bool) -> Vec<Placed<'a>> {
     let mut all: Vec<Placed<'a>> = Vec::new();
     for (unit, plan) in units.iter().enumerate() {
         for (name, place) in &plan.tensors {
-            let Some(part) = parts.get(place.part).filter(|part| part.resident || paged) else { continue };
+            let Some(part) = parts.get(place.part).filter(|part| part.resident || everywhere) else { continue };
             let start = part.arena_start + place.offset;
             all.push(Placed { unit, unit_name: &plan.name, name, place, range: start..start + place.bytes });
         }
@@ -143,7 +143,8 @@ impl Offload {
     /// place in the arena, and where [`crate::OffloadConfig::prepare_views`] was not asked for.
     ///
     /// The address is right until the session is closed. What lies there is the tensor while its unit is pinned, and
-    /// only then: memory may be missing at other times.
+    /// only then: memory may be missing at other times. A unit that was admitted outside the ceiling lies elsewhere, as
+    /// the view of its guard says.
     pub fn fixed_view(&self, unit: UnitId, name: &str) -> Option<View> {
         self.inner.fixed.views.get(unit.0)?.get(name).copied()
     }

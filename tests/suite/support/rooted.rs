@@ -50,7 +50,7 @@ impl Rooted {
         component_of_bytes(self.tensors())
     }
 
-    pub(crate) fn read_from(&self, folder: &Path) -> Component {
+    pub(crate) fn written_component(&self, folder: &Path) -> Component {
         let path = checkpoint_of_bytes(folder, &self.tensors());
         Component::from_checkpoint("mosaic", &Checkpoint::open(&path).expect("a checkpoint"), |_| None).expect("a component")
     }
