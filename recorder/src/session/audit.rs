@@ -33,6 +33,7 @@ impl Offload {
         self.inner.audit_units(&state, &mut check);
         self.inner.audit_parts(&state, &mut check);
         broken.extend(self.inner.supply.iter().flat_map(|supply| lock(supply).audit()));
+        broken.extend(self.inner.staged.iter().flat_map(|staged| lock(staged).audit()));
         broken
     }
 }

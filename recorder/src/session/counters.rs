@@ -37,6 +37,8 @@ pub(crate) struct Counters {
     pub(crate) source_prepare: HostScope,
     pub(crate) bridge: Bridge,
     pub(crate) source_submissions: Counter,
+    /// Tensors not read ahead because they are still in the arena.
+    pub(crate) resident_skips: Counter,
 }
 
 /// Host scopes between the session and the supply of source bytes.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Consumer, StreamClaim};
 use crate::meter::HostScope;
 use crate::plan::{Blocked, Holding, PlaceKey, Places, Want};
-use crate::transfer::{PartBatch, Stage, Stopped, Supply, Ticket};
+use crate::transfer::{Carrier, PartBatch, Stage, Stopped, Ticket};
 use ddo_schemas::timeline::SampleKind;
 use std::sync::Arc;
 
@@ -32,15 +32,18 @@ impl Inner {
     /// Queues a part's copies into its place, behind the last work that reads there.
     pub(super) fn upload(&self, state: &mut State, part: usize, to: &Destination) -> Result<()> {
         let clock = &*self.clock;
-        let (batch, copies) = self.counters.dma_enqueue.time(clock, || {
-            self.counters.transport_total.time(clock, || {
-                let batch = self.counters.transport_prepare.time(clock, || self.batch(state, part))?;
-                let fences = if let Destination::Stream(claim) = to { claim.fences() } else { &[] };
-                let stages = batch.stages(fences, self.rules.least_stage_bytes);
-                let copies = self.counters.transport_submit.time(clock, || self.submit(state, part, &batch, &stages, to))?;
-                Ok::<_, Error>((batch, copies))
-            })
-        })?;
+        let aside = || self.staged.as_ref().map_or(0, |staged| lock(staged).aside_nanoseconds());
+        let (start, aside_before) = (clock.now(), aside());
+        let uploaded = self.counters.transport_total.time(clock, || {
+            let batch = self.counters.transport_prepare.time(clock, || self.batch(state, part))?;
+            let fences = if let Destination::Stream(claim) = to { claim.fences() } else { &[] };
+            let stages = batch.stages(fences, self.rules.least_stage_bytes);
+            let copies = self.counters.transport_submit.time(clock, || self.submit(state, part, &batch, &stages, to))?;
+            Ok::<_, Error>((batch, copies))
+        });
+        // Waiting for staging slots and filling them is no enqueueing; both have times of their own.
+        self.counters.dma_enqueue.add_but(clock, start, aside() - aside_before);
+        let (batch, copies) = uploaded?;
         self.counters.copies.add(copies);
         self.counters.uploads.add(batch.tensors());
         self.counters.file_uploads.add(batch.file_tensors());
@@ -80,11 +83,15 @@ impl Inner {
 
     /// Queues waits and copies; the number of copies.
     fn submit(&self, state: &mut State, part: usize, batch: &PartBatch, stages: &[Stage], to: &Destination) -> Result<u64> {
-        let Some(supply) = &self.supply else { return self.submit_to(state, part, stages, to, None) };
+        let Some(supply) = &self.supply else {
+            let mut staged = self.staged.as_ref().map(lock);
+            let carrier = staged.as_deref_mut().map_or(Carrier::Direct, Carrier::Staged);
+            return self.submit_to(state, part, stages, to, (carrier, batch));
+        };
         let (clock, bridge) = (&*self.clock, &self.counters.bridge);
         let submitted = bridge.submit_total.time(clock, || {
             let mut supply = bridge.submit_lock_wait.time(clock, || lock(supply));
-            self.submit_to(state, part, stages, to, Some((&mut supply, batch)))
+            self.submit_to(state, part, stages, to, (Carrier::Supply(&mut supply), batch))
         });
         self.counters.source_submissions.add(u64::from(submitted.is_ok()));
         submitted
@@ -101,10 +108,10 @@ impl Inner {
         part: usize,
         stages: &[Stage],
         to: &Destination,
-        supply: Option<(&mut Supply, &PartBatch)>,
+        (mut carrier, batch): (Carrier<'_>, &PartBatch),
     ) -> Result<u64> {
         let unit = self.part(part)?.unit;
-        let (bridge, is_on) = (&self.counters.bridge, supply.is_some());
+        let (bridge, is_on) = (&self.counters.bridge, matches!(carrier, Carrier::Supply(_)));
         let (place, key, event) = self.bridged(is_on, &bridge.submit_prepare, || {
             let first = stages.first().map(|stage| stage.consumers.as_slice()).unwrap_or_default();
             self.await_consumers(unit, first)?;
@@ -117,12 +124,12 @@ impl Inner {
             };
             Ok::<_, Error>((place, key, state.events.take()))
         })?;
-        let progress = match (&event, supply) {
-            (Err(_), _) => Progress { stages: 1, copies: 0, outcome: Ok(()) },
-            (Ok(_), None) => self.queue_copies(state, unit, stages, place, None),
-            (Ok(_), Some((supply, batch))) => bridge.submit_call.time(&*self.clock, || {
-                bridge.native_submit.time(&*self.clock, || self.queue_supplied(state, part, stages, place, (supply, batch)))
+        let progress = match &event {
+            Err(_) => Progress { stages: 1, copies: 0, outcome: Ok(()) },
+            Ok(_) if is_on => bridge.submit_call.time(&*self.clock, || {
+                bridge.native_submit.time(&*self.clock, || self.queue_supplied(state, part, stages, place, (&mut carrier, batch)))
             }),
+            Ok(_) => self.queue_copies(state, unit, stages, place, &mut carrier),
         };
         self.bridged(is_on, &bridge.submit_result, || self.conclude(state, part, stages, key, event, progress))
     }
@@ -134,15 +141,16 @@ impl Inner {
         part: usize,
         stages: &[Stage],
         place: DeviceAddress,
-        (supply, batch): (&mut Supply, &PartBatch),
+        (carrier, batch): (&mut Carrier<'_>, &PartBatch),
     ) -> Progress {
-        let begun = supply.collect(false).and_then(|()| supply.begin(part, batch.extents()));
-        match begun {
-            Ok(as_expected) => state.guess_is_wrong |= !as_expected,
-            Err(error) => return Progress { stages: 1, copies: 0, outcome: Err(error) },
+        if let Carrier::Supply(supply) = carrier {
+            match supply.collect(false).and_then(|()| supply.begin(part, batch)) {
+                Ok(as_expected) => state.guess_is_wrong |= !as_expected,
+                Err(error) => return Progress { stages: 1, copies: 0, outcome: Err(error) },
+            }
         }
         let unit = self.parts.get(part).map_or(0, |plan| plan.unit);
-        self.queue_copies(state, unit, stages, place, Some(supply))
+        self.queue_copies(state, unit, stages, place, carrier)
     }
 
     /// Settles what a submission came to: who is still waited for, and what proves its end.
@@ -187,7 +195,7 @@ impl Inner {
         unit: usize,
         stages: &[Stage],
         place: DeviceAddress,
-        mut supply: Option<&mut Supply>,
+        carrier: &mut Carrier<'_>,
     ) -> Progress {
         let mut progress = Progress { stages: 1, copies: 0, outcome: Ok(()) };
         for (index, stage) in stages.iter().enumerate() {
@@ -199,7 +207,7 @@ impl Inner {
                 progress.stages = index + 1;
             }
             let begun = self.begin_span(state, self.upload);
-            let copy = || stage.submit(&*self.driver, place, self.upload, supply.as_deref_mut());
+            let copy = || stage.submit(&*self.driver, place, self.upload, carrier);
             let submitted = window(&self.marks, SampleKind::UploadBatchWindow, unit, Some(stage.bytes()), self.upload, copy);
             self.end_copy(state, begun, stage.bytes());
             match submitted {

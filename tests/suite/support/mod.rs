@@ -5,6 +5,7 @@ pub(crate) mod ledger;
 pub(crate) mod mosaic;
 pub(crate) mod mutate;
 pub(crate) mod small;
+pub(crate) mod streamed;
 pub(crate) mod tiny;
 pub(crate) mod trace;
 
