@@ -81,11 +81,19 @@ pub enum SourceChoice {
     Ring,
     /// Files read once into host memory that is kept, as far as its ceilings allow; the ring serves the rest.
     Retained,
+    /// Files and host memory copied by the calling thread into a few slots of registered host memory for each upload.
+    Staged,
 }
 
 impl SourceChoice {
-    const ALL: [SourceChoice; 5] =
-        [SourceChoice::Auto, SourceChoice::Mapped, SourceChoice::Cpu, SourceChoice::Ring, SourceChoice::Retained];
+    const ALL: [SourceChoice; 6] = [
+        SourceChoice::Auto,
+        SourceChoice::Mapped,
+        SourceChoice::Cpu,
+        SourceChoice::Ring,
+        SourceChoice::Retained,
+        SourceChoice::Staged,
+    ];
 
     /// The name in settings and reports.
     pub fn name(self) -> &'static str {
@@ -95,6 +103,7 @@ impl SourceChoice {
             SourceChoice::Cpu => "cpu",
             SourceChoice::Ring => "ring",
             SourceChoice::Retained => "retained",
+            SourceChoice::Staged => "staged",
         }
     }
 }
@@ -103,7 +112,7 @@ impl FromStr for SourceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<SourceChoice> {
-        let unknown = || Error::invalid("source", format!("{text:?} is none of auto, mapped, cpu, ring, retained"));
+        let unknown = || Error::invalid("source", format!("{text:?} is none of auto, mapped, cpu, ring, retained, staged"));
         SourceChoice::ALL.into_iter().find(|choice| choice.name() == text).ok_or_else(unknown)
     }
 }
@@ -191,7 +200,7 @@ pub struct OffloadConfig {
     /// Who makes tensors of all places in the arena while attaching; their views are kept, see
     /// [`crate::Offload::fixed_view`]. `None` for hosts that need no memory under a view to make it.
     pub prepare_views: Option<Arc<dyn MakeViews>>,
-    /// Host memory of the sources `ring` and `retained`.
+    /// Host memory of the sources `ring`, `retained` and `staged`.
     pub host: HostMemorySettings,
     /// The books in which their host memory is entered; by default those of the process.
     pub host_budget: Arc<HostBudget>,

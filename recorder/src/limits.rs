@@ -87,7 +87,7 @@ pub const REGISTRATION_SEGMENT_BYTES: u64 = 64 << 20;
 /// read into a slot is copied out of the cache, and memory bandwidth is left to the reading (four times as much was a third
 /// slower).
 pub const DEFAULT_STAGING_BYTES: u64 = 128 << 20;
-/// Bytes of one ring slot unless told otherwise: large enough for the link's rate, small enough for many readers.
+/// Bytes of one staging slot unless told otherwise: large enough for the link's rate, small enough for many readers.
 pub const DEFAULT_STAGING_SLOT_BYTES: u64 = 4 << 20;
 /// Largest ring slot, in bytes: one window of the retained source.
 pub const MAX_STAGING_SLOT_BYTES: u64 = 64 << 20;
@@ -95,7 +95,9 @@ pub const MAX_STAGING_SLOT_BYTES: u64 = 64 << 20;
 pub const STAGING_SLOT_ALIGNMENT_BYTES: u64 = 4096;
 /// Most ring slots; each holds an event and a registration.
 pub const MAX_STAGING_SLOTS: u64 = 4096;
-/// Most staging memory of a ring without retained storage, in bytes.
+/// Fewest slots of the source `staged`: one is filled while another is copied.
+pub const MIN_STAGED_SLOTS: u64 = 2;
+/// Most staging memory without retained storage, in bytes.
 pub const MAX_STAGING_BYTES: u64 = 2 << 30;
 /// Most threads that read files or copy into the ring: more gained nothing on a machine of 16 cores.
 pub const MAX_SOURCE_READERS: u64 = 14;

@@ -31,7 +31,7 @@ pub struct SampleArgs {
     /// Where streamed weights are read from.
     #[arg(long, value_enum, default_value_t = SourceArg::Auto)]
     pub source: SourceArg,
-    /// Host memory of the sources `ring` and `retained`.
+    /// Host memory of the sources `ring`, `retained` and `staged`.
     #[command(flatten)]
     pub host: HostMemoryArgs,
     /// Forward passes in a run.
@@ -151,6 +151,8 @@ pub enum SourceArg {
     Ring,
     /// The checkpoint file, read once into host memory that is kept.
     Retained,
+    /// The checkpoint file or tensors in host memory, copied into staging slots by the thread that runs the model.
+    Staged,
 }
 
 impl From<SourceArg> for SourceChoice {
@@ -161,6 +163,7 @@ impl From<SourceArg> for SourceChoice {
             SourceArg::Cpu => SourceChoice::Cpu,
             SourceArg::Ring => SourceChoice::Ring,
             SourceArg::Retained => SourceChoice::Retained,
+            SourceArg::Staged => SourceChoice::Staged,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which host memory did the command line give to the sources `ring` and `retained`?
+//! Which host memory did the command line give to the sources `ring`, `retained` and `staged`?
 //!
 //! May use: `clap`, the recorder's settings.
 //!
@@ -8,13 +8,13 @@ use clap::Args;
 use ddo_recorder::limits::{DEFAULT_STAGING_BYTES, DEFAULT_STAGING_SLOT_BYTES};
 use ddo_recorder::{HostMemorySettings, RegistrationPolicy, SourceChoice};
 
-/// Host memory of the sources `ring` and `retained`.
+/// Host memory of the sources `ring`, `retained` and `staged`.
 #[derive(Clone, Debug, Args)]
 pub struct HostMemoryArgs {
-    /// Registered staging memory of the ring, in MiB.
+    /// Registered staging memory in all, in MiB: the ring, or the slots of `staged`.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_STAGING_BYTES >> 20, value_parser = clap::value_parser!(u64).range(1..=40_960))]
     pub staging_mib: u64,
-    /// One slot of the ring, in KiB: a multiple of 4.
+    /// One slot of it, in KiB: a multiple of 4.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_STAGING_SLOT_BYTES >> 10, value_parser = clap::value_parser!(u64).range(4..=65_536))]
     pub staging_slot_kib: u64,
     /// Threads that read files and copy into the ring; 0 for two fewer than there are processors.
@@ -48,7 +48,8 @@ fn bytes(gib: f64) -> u64 {
 impl Default for HostMemoryArgs {
     /// What the command line gives where nothing is said.
     fn default() -> HostMemoryArgs {
-        let (staging_mib, staging_slot_kib, registration) = (512, 8192, RegistrationPolicy::StableSubset);
+        let (staging_mib, staging_slot_kib) = (DEFAULT_STAGING_BYTES >> 20, DEFAULT_STAGING_SLOT_BYTES >> 10);
+        let registration = RegistrationPolicy::StableSubset;
         HostMemoryArgs { staging_mib, staging_slot_kib, readers: 0, retained_gib: None, registered_gib: None, registration }
     }
 }

@@ -37,6 +37,10 @@ pub enum Route {
     SourcePrepared,
     /// Sources are first touched by the upload itself.
     NotSourcePrepared,
+    /// Uploads pass through the ring inside submissions of a retained source.
+    SourceThroughRing,
+    /// Uploads pass through the ring as batches, without a retained source.
+    BatchThroughRing,
 }
 
 /// One relation of a scope to a scope around it.
@@ -67,6 +71,8 @@ pub struct Scope {
 
 const BATCH_TOTAL_SECONDS: &str = "runtime.vmm.fast_native_transport_batch_transport_total_seconds";
 const RING_READ_SECONDS: &str = "runtime.vmm.fast_native_transport_read_seconds";
+const RING_TOTAL_SECONDS: &str = "runtime.vmm.fast_native_transport_ring_total_seconds";
+const NATIVE_SUBMIT_SECONDS: &str = "runtime.vmm.fast_source_cache_batch_submit_seconds";
 const STREAM_CALLS: &str = "runtime.vmm.fast_upload_stream_scope_calls";
 const SOURCE_PREPARE_SECONDS: &str = "runtime.vmm.fast_native_transport_source_prepare_seconds";
 
@@ -80,6 +86,8 @@ impl Route {
             Route::ArenaUploads => ran(STREAM_CALLS),
             Route::SourcePrepared => ran(SOURCE_PREPARE_SECONDS),
             Route::NotSourcePrepared => !ran(SOURCE_PREPARE_SECONDS),
+            Route::SourceThroughRing => ran(RING_TOTAL_SECONDS) && ran(NATIVE_SUBMIT_SECONDS),
+            Route::BatchThroughRing => ran(RING_TOTAL_SECONDS) && !ran(NATIVE_SUBMIT_SECONDS),
         }
     }
 
@@ -92,6 +100,8 @@ impl Route {
             Route::ArenaUploads => "for uploads into the arena",
             Route::SourcePrepared => "where sources are prepared ahead",
             Route::NotSourcePrepared => "where sources are not prepared ahead",
+            Route::SourceThroughRing => "inside submissions of a retained source",
+            Route::BatchThroughRing => "inside batches without a retained source",
         }
     }
 }
@@ -147,6 +157,7 @@ const BRIDGE_CREATE: &str = "fast_source_cache_batch_bridge_create_total";
 const BRIDGE_SUBMIT: &str = "fast_source_cache_batch_bridge_submit_total";
 const BRIDGE_FFI: &str = "fast_source_cache_batch_bridge_submit_ffi";
 const NATIVE_SUBMIT: &str = "fast_source_cache_batch_submit";
+const RING_TOTAL: &str = "fast_native_transport_ring_total";
 const REAP: &str = "fast_source_cache_batch_reap";
 const CLOSE: &str = "fast_source_cache_close_total";
 const COPY: &str = "fast_source_cache_copy_total";
@@ -164,12 +175,6 @@ pub const SCOPES: &[Scope] = &[
         &[within(UPLOAD, Nature::ShownOnly, Route::Batched), within(UPLOAD, Nature::Contains, Route::Ring)]
     ),
     vmm!("fast_upload_stream_exit", Some(STREAM_CALLS), &[within(UPLOAD, Nature::Contains, Route::ArenaUploads)]),
-    vmm!("fast_native_transport_read", None, &[within(BODY, Nature::PartlyOutside, Route::Ring)]),
-    vmm!(
-        "fast_native_transport_slot_wait",
-        Some("runtime.vmm.fast_native_transport_slot_waits"),
-        &[within(BODY, Nature::Contains, Route::Ring)]
-    ),
     vmm!(
         "fast_native_transport_batch_transport_total",
         calls,
@@ -196,6 +201,32 @@ pub const SCOPES: &[Scope] = &[
     vmm!("fast_source_cache_batch_bridge_submit_ffi", calls, &[part_of(BRIDGE_SUBMIT)]),
     vmm!("fast_source_cache_batch_bridge_submit_result", calls, &[part_of(BRIDGE_SUBMIT)]),
     vmm!("fast_source_cache_batch_submit", None, &[contained(BRIDGE_FFI)]),
+    vmm!(
+        "fast_native_transport_ring_total",
+        calls,
+        &[
+            within(NATIVE_SUBMIT, Nature::Contains, Route::SourceThroughRing),
+            within(SUBMIT, Nature::Contains, Route::BatchThroughRing)
+        ]
+    ),
+    vmm!(
+        "fast_native_transport_read",
+        None,
+        &[
+            within(BODY, Nature::PartlyOutside, Route::Ring),
+            within(RING_TOTAL, Nature::Contains, Route::SourceThroughRing),
+            within(RING_TOTAL, Nature::Contains, Route::BatchThroughRing),
+        ]
+    ),
+    vmm!(
+        "fast_native_transport_slot_wait",
+        Some("runtime.vmm.fast_native_transport_slot_waits"),
+        &[
+            within(BODY, Nature::Contains, Route::Ring),
+            within(RING_TOTAL, Nature::Contains, Route::SourceThroughRing),
+            within(RING_TOTAL, Nature::Contains, Route::BatchThroughRing),
+        ]
+    ),
     vmm!("fast_source_cache_batch_reap", None, &[partly(NATIVE_SUBMIT)]),
     vmm!("fast_source_cache_close_total", None, &[partly(REAP)]),
     vmm!("fast_source_cache_ticket_close_wait", None, &[partly(CLOSE)]),

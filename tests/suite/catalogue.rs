@@ -228,6 +228,7 @@ fn documents() -> &'static Documents {
             from_parts(),
             from_streamed(SourceChoice::Ring),
             from_streamed(SourceChoice::Retained),
+            from_streamed(SourceChoice::Staged),
             from_programs(),
         ]
         .concat()
@@ -451,6 +452,8 @@ const ADDITIVE: &[&str] = &[
     "runtime.vmm.fast_mapped_source_dma_bytes",
     "runtime.vmm.fast_mapped_source_mapped_bytes",
     "runtime.vmm.fast_mapped_source_registered_bytes",
+    "runtime.vmm.fast_native_transport_ring_total_calls",
+    "runtime.vmm.fast_native_transport_ring_total_seconds",
     "runtime.vmm.fast_part_prefetch_cancelled_parts",
     "runtime.vmm.fast_part_prefetch_hits",
     "runtime.vmm.fast_part_prefetch_in_flight_parts",
@@ -463,6 +466,8 @@ const ADDITIVE: &[&str] = &[
     "runtime.vmm.fast_pass_predicted_step_seconds",
     "runtime.vmm.fast_pass_work_seconds",
     "runtime.vmm.fast_pinned_units",
+    "runtime.vmm.fast_prefetch_dropped_tensors",
+    "runtime.vmm.fast_prefetch_in_flight_tensors",
     "runtime.vmm.fast_quarantined_bytes",
     "runtime.vmm.fast_stream_ring_bytes",
     "runtime.vmm.fast_stream_ring_restarts",

@@ -90,6 +90,7 @@ const CASES: &[Case] = &[
     case("pooled_events", FINAL, |r| *vmm(r, "fast_source_cache_pooled_events") = json!(257)),
     case("source_windows", Base::Made, |r| *vmm(r, "fast_source_cache_source_dispatcher_window_limit") = json!(5)),
     case("look_ahead_units", FINAL, |r| *vmm(r, "fast_gpu_prefetch_hits") = json!(31)),
+    case("source_read_ahead", Base::Made, |r| *vmm(r, "fast_prefetch_hits") = json!(5)),
     case("scope_calls", FINAL, |r| remove(r, "/runtime/vmm", "fast_native_transport_batch_transport_submit_calls")),
     case("nested_calls", FINAL, |r| *vmm(r, "fast_source_cache_batch_bridge_submit_ffi_calls") = json!(63)),
     case("nested_scopes", FINAL, |r| *vmm(r, "fast_source_cache_copy_total_seconds") = json!(0.5)),
@@ -148,7 +149,8 @@ fn made() -> Value {
                 "fast_torch_allocator_footprint_reuse_excess_bytes": 300, "fast_native_transport_source_workers": 4,
                 "fast_source_cache_source_dispatcher_owned_windows": 1, "fast_source_cache_source_dispatcher_peak_windows": 3,
                 "fast_source_cache_source_dispatcher_window_limit": 4, "fast_component_lifetime_capacity_bytes": 100,
-                "fast_component_lifetime_resident_bytes": 100}}})
+                "fast_component_lifetime_resident_bytes": 100, "fast_prefetch_attempts": 9, "fast_prefetch_hits": 6,
+                "fast_prefetch_dropped_tensors": 1, "fast_prefetch_in_flight_tensors": 2}}})
 }
 
 fn recorded(path: &Path) -> Value {
@@ -216,6 +218,7 @@ fn every_recorded_run_is_sound() {
         "footprint_minimum",
         "lifetime_backing",
         "source_windows",
+        "source_read_ahead",
         "host_cache_release",
         "detached_sources",
         "driver_calls",

@@ -294,6 +294,25 @@ fn every_call_fails_once_with_temporaries_outside_the_ceiling() {
     on_demand_fail_once(2, true, true, false);
 }
 
+#[test]
+fn every_call_fails_once_with_staging_slots() {
+    streamed_fail_once(&|config| small_ring(config, SourceChoice::Staged), true);
+    let mosaic = Mosaic { sizes: vec![vec![4096, 9000], vec![5000], vec![512, 3000], vec![8192]] };
+    let submit = |offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, lasting| {
+        mosaic.submit(offload, unit as usize, state, lasting, LaunchScope::Units)
+    };
+    let subject = Subject {
+        component: &|| mosaic.component(),
+        submit: &submit,
+        right: mosaic.reference(&[0, 1, 2, 3]),
+        ceiling: 8 * PAGE,
+        residency: ResidencyMode::Classic,
+        launches: LaunchScope::Units,
+        settings: &|config| small_ring(config, SourceChoice::Staged),
+    };
+    every_call_fails_once(&subject, false);
+}
+
 fn script(answers: &[(&'static str, &[Option<DriverErrorKind>])]) -> Script {
     let by_name: BTreeMap<_, _> =
         answers.iter().map(|(name, answers)| (*name, answers.iter().copied().collect::<VecDeque<_>>())).collect();

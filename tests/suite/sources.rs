@@ -208,6 +208,31 @@ fn retained_storage_reads_the_file_once_and_uploads_straight_out_of_it() {
     bench.close(&offload);
 }
 
+#[test]
+fn a_batch_owns_the_event_behind_its_submission_until_the_end_is_proven() {
+    let bench = Bench::new("sources-events", None);
+    let offload = bench.attach(SourceChoice::Retained, retained(5, 0)).expect("attached");
+    let events = || {
+        let vmm = offload.metrics_snapshot(SnapshotOptions::default()).expect("a report").runtime.vmm.expect("attached");
+        vmm.source_events.fast_source_cache_batch_completion_events
+    };
+    assert_eq!(events(), Some(0));
+    let guard = offload.unit(bench.mosaic.id(&offload, 0)).expect("a unit");
+    for submitted in 1..=2 {
+        guard.view(&bench.mosaic.name(submitted - 1)).expect("on its way");
+        assert_eq!(events(), Some(submitted as u64), "on virtual time nothing ends unless somebody waits");
+    }
+    drop(guard);
+    (0..2).for_each(|_| bench.pass(&offload).expect("a pass"));
+    assert!(events() > Some(0), "what is ahead of the next pass");
+    offload.wait_idle().expect("idle");
+    offload.collect().expect("collected");
+    assert_eq!(events(), Some(0));
+    bench.pass(&offload).expect("a pass");
+    bench.close(&offload);
+    assert_eq!(events(), Some(0), "after close");
+}
+
 /// C16 and the stable subset: what may not be registered goes through the ring, out of contents that are not read again.
 #[test]
 fn what_is_not_registered_passes_through_the_ring_without_another_read() {

@@ -1,4 +1,4 @@
-//! Files read through the ring and into retained storage, on virtual time: whatever the sizes, the ceilings, the order,
+//! Files read through the ring, into retained storage and into staging slots, on virtual time: whatever the sizes, the ceilings, the order,
 //! the host's pressure and the interleaving, the same bits and balanced books.
 //!
 //! A failing seed is printed; `DDO_SEED=N` replays it alone, `DDO_SEEDS=COUNT` runs that many.
@@ -41,8 +41,9 @@ impl HostReadings for Moody {
 }
 
 /// Random ceilings of host memory that can be met.
-fn host_memory(rng: &mut fastrand::Rng, retained: bool) -> HostMemorySettings {
-    let slots = rng.u64(1..5);
+fn host_memory(rng: &mut fastrand::Rng, source: SourceChoice) -> HostMemorySettings {
+    let retained = source == SourceChoice::Retained;
+    let slots = if source == SourceChoice::Staged { rng.u64(2..5) } else { rng.u64(1..5) };
     let staging_slot_bytes = PAGE * rng.u64(1..4);
     let kept = rng.u64(1..6);
     let registered = rng.u64(0..=kept);
@@ -109,8 +110,10 @@ fn life(seed: u64, folder: &Path) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mosaic = mosaic(&mut rng);
     let path = mosaic.checkpoint(folder);
-    let retained = rng.u8(..3) > 0;
-    let host = host_memory(&mut rng, retained);
+    let all = [SourceChoice::Retained, SourceChoice::Retained, SourceChoice::Ring, SourceChoice::Staged];
+    let source = *rng.choice(&all).expect("one of them");
+    let retained = source == SourceChoice::Retained;
+    let host = host_memory(&mut rng, source);
     let scope = if rng.bool() { LaunchScope::Units } else { LaunchScope::Parts };
     let residency = if rng.u8(..4) == 0 { ResidencyMode::Auto } else { ResidencyMode::Parts };
     let largest = mosaic.sizes.iter().map(|sizes| sizes.iter().map(|bytes| bytes.next_multiple_of(512)).sum::<u64>()).max();
@@ -128,7 +131,7 @@ fn life(seed: u64, folder: &Path) {
     let budget = Arc::new(HostBudget::default());
     let config = OffloadConfig {
         ceiling: Ceiling::Bytes(ceiling),
-        source: if retained { SourceChoice::Retained } else { SourceChoice::Ring },
+        source,
         residency,
         launches: scope,
         part_bytes: *rng.choice(&[1, 1, 1000, 6000]).expect("one of them"),
@@ -158,7 +161,8 @@ fn life(seed: u64, folder: &Path) {
         let all = host.staging_bytes + cache.fast_source_cache_registered_limit_bytes.expect("a ceiling");
         assert!(ledger.seen().peak_registered_bytes <= all.min(host.process_limit_bytes), "{cache:?}");
     } else {
-        assert_eq!(vmm.ring.fast_native_transport_read_bytes, Some(moved));
+        let read = vmm.ring.fast_native_transport_read_bytes.or(vmm.staging.fast_shard_read_bytes);
+        assert_eq!(read, Some(moved));
         assert_eq!((cache.fast_source_cache_hits, ledger.seen().peak_registered_bytes), (None, host.staging_bytes));
     }
     assert_eq!(life.offload.audit(), Vec::<String>::new(), "conservation");

@@ -1,4 +1,5 @@
-//! The native ring: a bounded number of registered slots that file bytes pass through on their way to the device.
+//! Staging slots: a bounded number of registered slots that bytes pass through on their way to the device. The native ring is
+//! filled by reading threads ahead of its copies, the slots of the source `staged` by the thread that uploads.
 //!
 //! A slot is free, out (being filled, or full and waiting for its copy), or being copied; it is free again once the event
 //! behind its copy was passed. What cannot be proven free is never handed out again.

@@ -22,6 +22,8 @@ pub enum SourceKind {
     Ring,
     /// Kept in host memory once it was read.
     Retained,
+    /// Copied into staging slots for each upload, like tensors in host memory.
+    Staged,
 }
 
 /// A stretch of a source file.
@@ -74,7 +76,7 @@ impl Origin {
 }
 
 impl SourceKind {
-    /// Whether bytes are read from files for uploads.
+    /// Whether threads of the source read files for uploads.
     pub fn is_streamed(self) -> bool {
         matches!(self, SourceKind::Ring | SourceKind::Retained)
     }
@@ -86,6 +88,7 @@ impl SourceKind {
             SourceKind::Cpu => "cpu",
             SourceKind::Ring => "ring",
             SourceKind::Retained => "retained",
+            SourceKind::Staged => "staged",
         }
     }
 }
@@ -177,6 +180,11 @@ impl HostTensor {
         self.bytes.bytes()
     }
 
+    /// True when there are real bytes.
+    pub(crate) fn is_backed(&self) -> bool {
+        self.bytes.is_backed()
+    }
+
     pub(crate) fn lease(&self) -> HostBytes {
         self.bytes.clone()
     }
@@ -241,7 +249,7 @@ impl Sources {
         for (file, range) in checkpoint.map(|checkpoint| checkpoint.files().as_slice()).unwrap_or_default().iter().zip(managed) {
             let source = match kind {
                 _ if range.is_empty() => SourceBytes::Unused,
-                SourceKind::Ring | SourceKind::Retained => SourceBytes::Streamed(file.identity().bytes),
+                SourceKind::Ring | SourceKind::Retained | SourceKind::Staged => SourceBytes::Streamed(file.identity().bytes),
                 SourceKind::Mapped => {
                     SourceBytes::Mapped(Arc::new(file.map().map_err(|error| Error::io("map", file.path(), error))?))
                 }

@@ -1,7 +1,7 @@
 //! Reports: one detached reading of a session.
 
 use super::allocation::AllocationRecord;
-use super::source_rows::{SourceRows, source_rows};
+use super::source_rows::{SourceRows, source_rows, staging};
 use super::timer::Timing;
 use crate::error::{Error, Result};
 use crate::memory::SourceKind;
@@ -78,7 +78,8 @@ impl Offload {
 }
 
 fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
-    let SourceRows { ring, source_cache, source_timings, source_events, pressure, bridge } = source_rows(inner);
+    let rows = source_rows(inner, levels);
+    let SourceRows { ring, source_cache, source_timings, source_events, pressure, bridge, read_ahead } = rows;
     Vmm {
         reserved_bytes: Some(levels.arena.virtual_bytes),
         resident_bytes: Some(levels.arena.resident_bytes),
@@ -89,12 +90,13 @@ fn vmm(inner: &Inner, levels: &Levels) -> Vmm {
         admission: admission(inner, levels),
         buffers: buffers(inner, levels),
         uploads: uploads(inner),
-        look_ahead: look_ahead(inner, levels),
+        look_ahead: look_ahead(inner, levels, read_ahead),
         sources: sources(inner, levels),
         tickets: tickets(inner, levels),
         transport: transport(inner),
         bridge,
         ring,
+        staging: staging(inner),
         source_cache,
         source_timings,
         source_events,
@@ -177,7 +179,7 @@ fn uploads(inner: &Inner) -> Uploads {
     }
 }
 
-fn look_ahead(inner: &Inner, levels: &Levels) -> LookAhead {
+fn look_ahead(inner: &Inner, levels: &Levels, read_ahead: LookAhead) -> LookAhead {
     LookAhead {
         fast_gpu_prefetch_units: count(&inner.counters.ahead_units),
         fast_gpu_prefetch_hits: count(&inner.counters.ahead_hits),
@@ -186,7 +188,7 @@ fn look_ahead(inner: &Inner, levels: &Levels) -> LookAhead {
         fast_gpu_prefetch_in_flight_units: Some(levels.ahead_in_flight),
         fast_execution_plan_passes: Some(levels.passes),
         fast_execution_plan_mismatches: Some(levels.mismatches),
-        ..LookAhead::default()
+        ..read_ahead
     }
 }
 
@@ -223,7 +225,11 @@ fn tickets(inner: &Inner, levels: &Levels) -> Tickets {
     }
 }
 
+/// Left out on the plain staging path, which has no native transport.
 fn transport(inner: &Inner) -> Transport {
+    if inner.staged.is_some() {
+        return Transport::default();
+    }
     Transport {
         fast_native_transport_batch_transport_total_seconds: seconds(&inner.counters.transport_total),
         fast_native_transport_batch_transport_total_calls: calls(&inner.counters.transport_total),

@@ -1,14 +1,14 @@
-//! The rows of sources that are read for uploads: ring, retained storage, its host scopes, events and pressure.
+//! The rows of sources that are read for uploads: ring, retained storage, its host scopes, events and pressure; plain staging.
 //!
-//! May use: the session's counters, the supply under its own lock. Invariants: rows of a source that is not in use are left
+//! May use: the session's counters and levels, supply and staging slots under their own locks. Invariants: rows of a source that is not in use are left
 //! out; one reading of the supply gives all of its rows.
 
 use super::snapshot::{calls, count, seconds};
 use crate::memory::{HostTotals, PRESSURE_SCHEMA, PressureObservations, Retained};
-use crate::session::{Inner, lock_supply};
+use crate::session::{Inner, Levels, lock_supply};
 use crate::transfer::{StoreLevels, Supply};
 use ddo_schemas::Seconds;
-use ddo_schemas::sections::vmm::{Bridge, Pressure, Ring, SourceCache, SourceEvents, SourceTimings};
+use ddo_schemas::sections::vmm::{Bridge, LookAhead, Pressure, Ring, SourceCache, SourceEvents, SourceTimings, Staging};
 
 /// Layout of the statistics that is filled in here.
 const STATISTICS_LAYOUT: u64 = 8;
@@ -22,29 +22,62 @@ pub(super) struct SourceRows {
     pub(super) source_events: SourceEvents,
     pub(super) pressure: Pressure,
     pub(super) bridge: Bridge,
+    /// Of look-ahead, reads ahead of uploads.
+    pub(super) read_ahead: LookAhead,
 }
 
 /// Reads the supply; everything is left out where there is none.
-pub(super) fn source_rows(inner: &Inner) -> SourceRows {
+pub(super) fn source_rows(inner: &Inner, levels: &Levels) -> SourceRows {
     let Some(supply) = &inner.supply else { return SourceRows::default() };
     let supply = lock_supply(supply);
-    let ring = ring(&supply);
-    let (Some(retained), Some(levels)) = (supply.retained(), supply.store_levels()) else {
-        return SourceRows { ring, ..SourceRows::default() };
+    let (ring, read_ahead) = (ring(&supply), read_ahead(inner, &supply));
+    let (Some(retained), Some(store)) = (supply.retained(), supply.store_levels()) else {
+        return SourceRows { ring, read_ahead, ..SourceRows::default() };
     };
     SourceRows {
         ring,
-        source_cache: source_cache(inner, &supply, retained, &levels),
+        read_ahead,
+        source_cache: source_cache(inner, &supply, retained, &store),
         source_timings: source_timings(inner, &supply, retained),
-        source_events: source_events(&levels),
+        source_events: source_events(&store, levels),
         pressure: pressure(retained.pressure().observations()),
         bridge: bridge(inner),
+    }
+}
+
+/// The rows of the plain staging path; left out where another path is in use.
+pub(super) fn staging(inner: &Inner) -> Staging {
+    let Some(staged) = &inner.staged else { return Staging::default() };
+    let staged = lock_supply(staged);
+    let (book, waits) = (staged.book(), staged.slots().waits());
+    Staging {
+        fast_shard_read_seconds: seconds(&book.shard_read),
+        fast_shard_read_bytes: count(&book.shard_read_bytes),
+        fast_staging_source_copy_seconds: seconds(&book.source_copy),
+        fast_staging_source_copy_bytes: count(&book.source_copy_bytes),
+        fast_staging_slot_wait_seconds: seconds(waits),
+        fast_staging_slot_waits: calls(waits),
+    }
+}
+
+fn read_ahead(inner: &Inner, supply: &Supply) -> LookAhead {
+    let ahead = supply.ahead();
+    LookAhead {
+        fast_prefetch_attempts: count(&ahead.attempts),
+        fast_prefetch_hits: count(&ahead.hits),
+        fast_prefetch_skips: count(&ahead.skips),
+        fast_prefetch_resident_skips: count(&inner.counters.resident_skips),
+        fast_prefetch_dropped_tensors: count(&ahead.dropped),
+        fast_prefetch_in_flight_tensors: Some(supply.ahead_in_flight()),
+        ..LookAhead::default()
     }
 }
 
 fn ring(supply: &Supply) -> Ring {
     let (book, waits, readers) = (supply.book(), supply.ring().waits(), supply.readers());
     Ring {
+        fast_native_transport_ring_total_seconds: seconds(&book.ring),
+        fast_native_transport_ring_total_calls: calls(&book.ring),
         fast_native_transport_read_seconds: seconds(&book.read),
         fast_native_transport_read_bytes: count(&book.read_bytes),
         fast_native_transport_slot_wait_seconds: seconds(waits),
@@ -116,14 +149,14 @@ fn source_timings(inner: &Inner, supply: &Supply, retained: &Retained) -> Source
     }
 }
 
-fn source_events(store: &StoreLevels) -> SourceEvents {
+fn source_events(store: &StoreLevels, levels: &Levels) -> SourceEvents {
     SourceEvents {
         fast_source_cache_events_created: Some(store.events_created),
         fast_source_cache_events_reused: Some(store.events_reused),
         fast_source_cache_transfer_owned_events: Some(store.owned_events),
         fast_source_cache_pooled_events: Some(store.pooled_events),
-        // Batches own no events: an upload's completion event comes from the session's pool.
-        fast_source_cache_batch_completion_events: None,
+        // A batch owns the event behind each of its submissions until the end of that is proven.
+        fast_source_cache_batch_completion_events: Some(levels.live_tickets),
         fast_source_cache_source_dispatcher_enabled: Some(true),
         fast_source_cache_source_dispatcher_owned_windows: Some(store.owned_windows),
         fast_source_cache_source_dispatcher_peak_windows: Some(store.peak_windows),

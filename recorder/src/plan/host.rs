@@ -1,4 +1,4 @@
-//! The host memory of a component's source: the ring's slots and the segments of retained storage.
+//! The host memory of a component's source: slots of the ring or of the plain staging path, and segments of retained storage.
 //!
 //! Capacities are rounded up to whole slots or segments once, for the total. Everything that cannot be is refused with
 //! what was asked for and the limit, before anything is taken.
@@ -7,7 +7,7 @@ use crate::error::Refusal;
 use crate::limits::{
     DEFAULT_HEADROOM_BYTES, DEFAULT_STAGING_BYTES, DEFAULT_STAGING_SLOT_BYTES, MAX_MICRO_HOST_BYTES, MAX_MICRO_RETAINED_BYTES,
     MAX_PROCESS_REGISTERED_BYTES, MAX_RETAINED_BYTES, MAX_SOURCE_READERS, MAX_STAGING_BYTES, MAX_STAGING_SLOT_BYTES,
-    MAX_STAGING_SLOTS, MICRO_SLOT_ALIGNMENT_BYTES, RETAINED_SEGMENT_BYTES, STAGING_SLOT_ALIGNMENT_BYTES,
+    MAX_STAGING_SLOTS, MICRO_SLOT_ALIGNMENT_BYTES, MIN_STAGED_SLOTS, RETAINED_SEGMENT_BYTES, STAGING_SLOT_ALIGNMENT_BYTES,
 };
 
 /// Which segments are registered when not all may be.
@@ -41,14 +41,15 @@ impl std::str::FromStr for RegistrationPolicy {
     }
 }
 
-/// Host memory that the sources `ring` and `retained` may take; the others take none of it.
+/// Host memory that the sources `ring`, `retained` and `staged` may take; the others take none of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemorySettings {
-    /// Registered staging memory of the ring in all, in bytes.
+    /// Registered staging memory in all, in bytes: the ring's, or the slots of the source `staged`.
     pub staging_bytes: u64,
-    /// Bytes of one ring slot.
+    /// Bytes of one slot.
     pub staging_slot_bytes: u64,
-    /// Threads that read files and copy into the ring; 0 for two fewer than there are processors.
+    /// Threads that read files and copy into the ring; 0 for two fewer than there are processors. The source `staged` has
+    /// none.
     pub readers: u64,
     /// Ceiling of retained storage in bytes, in segments of 64 MiB; 0 for none.
     pub retained_bytes: u64,
@@ -83,14 +84,14 @@ impl Default for HostMemorySettings {
     }
 }
 
-/// The ring, settled.
+/// The ring, or the slots of the source `staged`, settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingShape {
     /// Number of slots.
     pub slots: u64,
     /// Bytes of one.
     pub slot_bytes: u64,
-    /// Threads that fill them.
+    /// Threads that fill them; none where the uploading thread does.
     pub readers: u64,
 }
 
@@ -142,20 +143,15 @@ fn whole(code: &'static str, what: &str, got: u64, step: u64) -> Outcome<()> {
 /// # Errors
 /// What cannot be, with the limit.
 pub fn ring_shape(settings: &HostMemorySettings, processors: u64) -> Outcome<RingShape> {
-    let HostMemorySettings { staging_bytes, staging_slot_bytes, readers, .. } = *settings;
-    let what = "a ring slot, in whole pages";
-    whole("staging_slot_not_whole", what, staging_slot_bytes, STAGING_SLOT_ALIGNMENT_BYTES)?;
-    at_most("staging_slot_too_large", "a ring slot", staging_slot_bytes, MAX_STAGING_SLOT_BYTES)?;
-    if staging_bytes < STAGING_SLOT_ALIGNMENT_BYTES {
-        return refuse("staging_too_small", "staging memory, of at least one page", staging_bytes, STAGING_SLOT_ALIGNMENT_BYTES);
+    let readers = settings.readers;
+    check_slot(settings.staging_slot_bytes)?;
+    if settings.staging_bytes < STAGING_SLOT_ALIGNMENT_BYTES {
+        let what = "staging memory, of at least one page";
+        return refuse("staging_too_small", what, settings.staging_bytes, STAGING_SLOT_ALIGNMENT_BYTES);
     }
     // A ring smaller than one slot is one smaller slot.
-    let slot_bytes = staging_slot_bytes.min(staging_bytes.next_multiple_of(STAGING_SLOT_ALIGNMENT_BYTES));
-    let slots = staging_bytes.div_ceil(slot_bytes);
-    if slots > MAX_STAGING_SLOTS {
-        let what = "slots of the ring".to_string();
-        return Err(Refusal { code: "staging_too_many_slots", what, got: slots, limit: MAX_STAGING_SLOTS, unit: "slots" });
-    }
+    let slot_bytes = settings.staging_slot_bytes.min(settings.staging_bytes.next_multiple_of(STAGING_SLOT_ALIGNMENT_BYTES));
+    let slots = slots_of(settings.staging_bytes, slot_bytes)?;
     if settings.retained_bytes == 0 && settings.retained_slots == 0 {
         at_most("staging_too_large", "staging memory without retained storage", slots * slot_bytes, MAX_STAGING_BYTES)?;
     }
@@ -167,6 +163,40 @@ pub fn ring_shape(settings: &HostMemorySettings, processors: u64) -> Outcome<Rin
     let readers = if readers == 0 { automatic } else { readers };
     let shape = RingShape { slots, slot_bytes, readers: readers.min(slots) };
     at_most("process_registered_limit", "the ring beside the limit of the process", shape.bytes(), settings.process_limit_bytes)?;
+    Ok(shape)
+}
+
+fn check_slot(bytes: u64) -> Outcome<()> {
+    whole("staging_slot_not_whole", "a staging slot, in whole pages", bytes, STAGING_SLOT_ALIGNMENT_BYTES)?;
+    at_most("staging_slot_too_large", "a staging slot", bytes, MAX_STAGING_SLOT_BYTES)
+}
+
+/// Whole slots of the total, rounded up; few enough that their bytes do not overflow.
+fn slots_of(bytes: u64, slot_bytes: u64) -> Outcome<u64> {
+    let slots = bytes.div_ceil(slot_bytes);
+    if slots > MAX_STAGING_SLOTS {
+        let what = "staging slots".to_string();
+        return Err(Refusal { code: "staging_too_many_slots", what, got: slots, limit: MAX_STAGING_SLOTS, unit: "slots" });
+    }
+    Ok(slots)
+}
+
+/// The slots of the source `staged` that the settings describe: at least two, so that one is filled while another is copied.
+///
+/// # Errors
+/// What cannot be, with the limit.
+pub fn staging_shape(settings: &HostMemorySettings) -> Outcome<RingShape> {
+    let slot_bytes = settings.staging_slot_bytes;
+    check_slot(slot_bytes)?;
+    let slots = slots_of(settings.staging_bytes, slot_bytes)?;
+    if slots < MIN_STAGED_SLOTS {
+        let what = "slots of the source \"staged\"".to_string();
+        return Err(Refusal { code: "staging_too_few_slots", what, got: slots, limit: MIN_STAGED_SLOTS, unit: "slots" });
+    }
+    let shape = RingShape { slots, slot_bytes, readers: 0 };
+    at_most("staging_too_large", "staging memory without retained storage", shape.bytes(), MAX_STAGING_BYTES)?;
+    let what = "staging slots beside the limit of the process";
+    at_most("process_registered_limit", what, shape.bytes(), settings.process_limit_bytes)?;
     Ok(shape)
 }
 
@@ -284,6 +314,28 @@ mod tests {
         assert!(ring(|s| s.process_limit_bytes = 128 * MIB).is_ok());
         assert_eq!(ring(|s| s.process_limit_bytes = 128 * MIB - 1), Err("process_registered_limit"));
         assert_eq!((ring(|s| s.readers = 14).is_ok(), ring(|s| s.readers = 15)), (true, Err("too_many_source_readers")));
+    }
+
+    #[test]
+    fn each_limit_of_staging_slots_admits_itself_and_refuses_one_more() {
+        let staged = |change: &dyn Fn(&mut HostMemorySettings)| {
+            let mut settings = settings();
+            change(&mut settings);
+            staging_shape(&settings).map_err(|refusal| refusal.code)
+        };
+        assert_eq!(staged(&|_| ()), Ok(RingShape { slots: 32, slot_bytes: 4 * MIB, readers: 0 }));
+        assert_eq!(staged(&|s| s.staging_bytes = 9 * MIB).map(|shape| (shape.slots, shape.bytes())), Ok((3, 12 * MIB)));
+        assert_eq!(staged(&|s| s.staging_bytes = 4 * MIB + 1).map(|shape| shape.slots), Ok(2));
+        for bytes in [0, 1, 4 * MIB] {
+            assert_eq!(staged(&|s| s.staging_bytes = bytes), Err("staging_too_few_slots"));
+        }
+        assert_eq!(staged(&|s| s.staging_slot_bytes = 0), Err("staging_slot_not_whole"));
+        assert_eq!(staged(&|s| s.staging_slot_bytes = 64 * MIB + 4096), Err("staging_slot_too_large"));
+        assert_eq!(staged(&|s| s.staging_bytes = u64::MAX), Err("staging_too_many_slots"));
+        assert!(staged(&|s| s.staging_bytes = 2 * GIB).is_ok());
+        assert_eq!(staged(&|s| s.staging_bytes = 2 * GIB + 1), Err("staging_too_large"));
+        assert!(staged(&|s| s.process_limit_bytes = 128 * MIB).is_ok());
+        assert_eq!(staged(&|s| s.process_limit_bytes = 128 * MIB - 1), Err("process_registered_limit"));
     }
 
     #[test]

@@ -24,7 +24,9 @@ pub use baseline::{Baseline, least_recently_used, resident_prefix};
 pub use choose::{Choice, Scene, Way, choose, steady as steady_pass_ns};
 pub use copies::{BatchTensor, Cut, cut_at_fences, merged};
 pub use forecast::{Costs, Forecast, LinkModel, PartCost, StreamPlan};
-pub use host::{HostMemorySettings, RegistrationPolicy, RetainedShape, RingShape, is_spread, retained_shape, ring_shape};
+pub use host::{
+    HostMemorySettings, RegistrationPolicy, RetainedShape, RingShape, is_spread, retained_shape, ring_shape, staging_shape,
+};
 pub use layout::{Layout, Packed, pack, round_up};
 pub use lifetime::{LifetimePlan, LifetimeTensor, SourceSpace, SourceTensor, plan_lifetime};
 pub use order::{Arrival, PassOrder};

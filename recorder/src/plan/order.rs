@@ -19,6 +19,7 @@ pub struct PassOrder {
     following: bool,
     passes: u64,
     mismatches: u64,
+    requests: u64,
 }
 
 impl PassOrder {
@@ -35,6 +36,7 @@ impl PassOrder {
     pub fn arrive(&mut self, part: usize) -> Arrival {
         let arrival = self.foresee(part, 0);
         self.current.push(part);
+        self.requests += 1;
         if arrival == Arrival::Mismatch {
             self.following = false;
             self.mismatches += 1;
@@ -65,6 +67,11 @@ impl PassOrder {
     /// The part that was asked for last in this pass.
     pub fn latest(&self) -> Option<usize> {
         self.current.last().copied()
+    }
+
+    /// Parts that were asked for and granted, over all passes.
+    pub fn requests(&self) -> u64 {
+        self.requests
     }
 
     /// Passes that taught an order.
@@ -102,7 +109,7 @@ mod tests {
         order.arrive(1);
         order.arrive(2);
         assert_eq!(ahead(&order), [3, 1, 2], "into the next pass");
-        assert_eq!(order.passes(), 1);
+        assert_eq!((order.passes(), order.requests()), (1, 6));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::ranges::RangesSlot;
 use super::rows::{configuration, state_report};
 use super::slot::Slot;
 use super::state::{Bindings, Inner, Offload, PartPlan, State, StreamRules};
-use super::supply::{SourcePlan, chosen_segments, open_supply, source_plan};
+use super::supply::{Bringers, SourcePlan, chosen_segments, open_bringers, release, source_plan};
 use crate::config::{LaunchScope, OffloadConfig};
 use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId, Timed};
 use crate::error::{Error, Result};
@@ -54,12 +54,13 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     let end_streams = || {
         let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
     };
-    let supply = open_supply(&component, &config, source, &parts, upload).inspect_err(|_| end_streams())?;
+    let opened = open_bringers(&component, &config, source, &parts, upload);
+    let Bringers { supply, staged } = opened.inspect_err(|_| end_streams())?;
     action("vmm_fast_native_resources", start, 0);
 
     let backing = open_backing(&driver, (&component, &config, &facts), (&planned, &units, &parts), upload, &mut action);
     let Backing { memory, book, scopes, fixed } = backing.inspect_err(|_| {
-        let _ = supply.as_ref().map(|supply| super::supply::lock(supply).release());
+        let _ = release(supply.as_ref(), staged.as_ref());
         end_streams();
     })?;
 
@@ -100,6 +101,7 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         rules,
         sources,
         supply,
+        staged,
         host,
         fixed,
     };

@@ -35,6 +35,7 @@ impl Offload {
         self.inner.audit_parts(&state, &mut check);
         self.inner.audit_holds(&state, &mut check);
         broken.extend(self.inner.supply.iter().flat_map(|supply| lock(supply).audit()));
+        broken.extend(self.inner.staged.iter().flat_map(|staged| lock(staged).audit()));
         broken
     }
 }

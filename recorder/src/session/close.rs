@@ -1,7 +1,7 @@
 //! Closing: completion proof, unmap, release, addresses, events, streams - in this order, written here once.
 
 use super::state::{Inner, Offload, State};
-use super::supply::lock;
+use super::supply::{lock, release};
 use crate::driver::{DriverResult, EventId, collect_abandoned};
 use crate::error::{Error, Result};
 use crate::limits::MAX_WAIT_SECONDS;
@@ -118,7 +118,7 @@ impl Inner {
             keep(state.arena.release());
         }
         keep(state.lifetime.as_mut().map_or(Ok(()), LifetimeBuffer::release));
-        keep(self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release()));
+        keep(release(self.supply.as_ref(), self.staged.as_ref()));
         keep(state.registrations.release());
         for event in std::mem::take(&mut state.leftover_events) {
             keep(self.driver.event_destroy(event));
@@ -140,7 +140,7 @@ impl Drop for Inner {
         }
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {
-            let supply = self.supply.as_ref().map_or(Ok(()), |supply| lock(supply).release());
+            let supply = release(self.supply.as_ref(), self.staged.as_ref());
             let lifetime = state.lifetime.as_mut().map_or(Ok(()), LifetimeBuffer::release);
             let memory = state.stream.release().and(state.temporaries.release()).and(lifetime);
             let memory = memory.and(state.arena.release()).and(state.registrations.release());

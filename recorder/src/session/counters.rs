@@ -45,6 +45,8 @@ pub(crate) struct Counters {
     pub(crate) bridge: Bridge,
     pub(crate) source_submissions: Counter,
     pub(crate) views: ViewScopes,
+    /// Tensors not read ahead because they are still in the arena.
+    pub(crate) resident_skips: Counter,
 }
 
 /// Host scopes around uploads that do not go into stream memory.

@@ -2,8 +2,8 @@
 //!
 //! May use: `transfer`, `memory`, `driver`, `plan`, `meter`, `config`, `limits`, `error`.
 //!
-//! Invariants: asking for a unit never waits on the host for a copy of its own (where bytes pass through a ring, it may wait
-//! for a file read or for the oldest copy out of the ring, counted); order between copies and work comes from events
+//! Invariants: asking for a unit never waits on the host for a copy of its own (where bytes pass through staging slots, it may
+//! wait for a file read or for the oldest copy out of a slot, counted); order between copies and work comes from events
 //! alone; a pin returns only when the end of the work that holds it is proven; nothing here knows who observes it.
 
 mod accounts;

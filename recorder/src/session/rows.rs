@@ -106,10 +106,14 @@ fn mib(bytes: u64) -> Option<u64> {
 fn source_settings(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmSettings {
     let fallback = (config.residency == ResidencyMode::Demand).then_some(config.fault_fallback);
     let shared = PackageVmmSettings { dynamic_offload_vmm_fault_fallback: fallback, ..PackageVmmSettings::default() };
-    if source.ring.is_none() {
-        return shared;
-    }
     let host = &config.host;
+    if source.ring.is_none() {
+        return PackageVmmSettings {
+            dynamic_offload_vmm_staging_buffer_gb: source.staging.map(|_| Gib::from_bytes(host.staging_bytes)),
+            dynamic_offload_vmm_native_transport: source.staging.map(|_| false),
+            ..shared
+        };
+    }
     PackageVmmSettings {
         dynamic_offload_vmm_staging_buffer_gb: Some(Gib::from_bytes(host.staging_bytes)),
         dynamic_offload_vmm_native_transport: Some(true),
@@ -123,7 +127,14 @@ fn source_settings(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmSet
 
 /// The geometry that took effect.
 fn source_decisions(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmDecisions {
-    let Some(ring) = source.ring else { return PackageVmmDecisions::default() };
+    let Some(ring) = source.ring else {
+        return PackageVmmDecisions {
+            vmm_staging_buffer_gb: source.staging.map(|slots| Gib::from_bytes(slots.bytes())),
+            vmm_staging_slots: source.staging.map(|slots| slots.slots),
+            vmm_native_transport: source.staging.map(|_| false),
+            ..PackageVmmDecisions::default()
+        };
+    };
     let retained = source.retained;
     PackageVmmDecisions {
         vmm_staging_buffer_gb: Some(Gib::from_bytes(config.host.staging_bytes)),

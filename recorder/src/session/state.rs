@@ -15,7 +15,7 @@ use crate::memory::{
 use crate::meter::Clock;
 use crate::plan::checkpoint::Dtype;
 use crate::plan::{BatchTensor, PassOrder, PlaceKey};
-use crate::transfer::{EventPool, PartBatch, Supply, TicketLedger};
+use crate::transfer::{EventPool, PartBatch, Staged, Supply, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -115,6 +115,15 @@ pub(crate) struct Residence {
     pub(crate) upload: Option<Upload>,
 }
 
+/// How far look-ahead has considered what will be asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LookedAhead {
+    /// Requests of the session, past and expected.
+    pub(crate) requests: u64,
+    /// Passes that had left the order by then: afterwards other requests are expected.
+    pub(crate) mismatches: u64,
+}
+
 /// Work in flight that holds a unit, and the stream memory that it reads.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -158,6 +167,7 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// The first pass does not follow the component's order.
     pub(crate) guess_is_wrong: bool,
+    pub(crate) looked_ahead: LookedAhead,
 }
 
 /// The session behind an [`Offload`] and its guards.
@@ -177,6 +187,8 @@ pub(crate) struct Inner {
     pub(crate) sources: Sources,
     /// Reads bytes that `sources` does not hold. Locked inside the session's lock, or alone.
     pub(crate) supply: Option<Mutex<Supply>>,
+    /// Staging slots that all source bytes pass through, where they do. Locked like the supply.
+    pub(crate) staged: Option<Mutex<Staged>>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) fixed: Fixed,
@@ -273,6 +285,7 @@ impl State {
             deferred: None,
             closed: false,
             guess_is_wrong: false,
+            looked_ahead: LookedAhead::default(),
         }
     }
 

@@ -1,14 +1,14 @@
-//! Source bytes that have to be read first: opening their supply, and telling it what comes.
+//! Source bytes that the device does not read where they lie: opening what brings them, and telling it what comes.
 
 use super::component::Component;
-use super::state::{Inner, PartPlan, State};
+use super::state::{Inner, LookedAhead, PartPlan, State};
 use crate::config::{OffloadConfig, SourceChoice};
-use crate::driver::StreamId;
+use crate::driver::{DriverResult, StreamId};
 use crate::error::{Error, Result};
 use crate::limits::{MAX_AHEAD_PARTS, REGISTRATION_SEGMENT_BYTES};
 use crate::memory::{HostRing, Retained, SourceKind, Window};
-use crate::plan::{ParameterSource, RetainedShape, RingShape, is_spread, retained_shape, ring_shape};
-use crate::transfer::{PartBatch, SourceReaders, Supply};
+use crate::plan::{ParameterSource, RetainedShape, RingShape, is_spread, retained_shape, ring_shape, staging_shape};
+use crate::transfer::{PartBatch, SourceReaders, Staged, Supply};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +18,15 @@ pub(super) struct SourcePlan {
     pub(super) kind: SourceKind,
     pub(super) ring: Option<RingShape>,
     pub(super) retained: Option<RetainedShape>,
+    /// Slots of the source `staged`.
+    pub(super) staging: Option<RingShape>,
+}
+
+/// What brings source bytes to the device; neither where it reads them where they lie.
+#[derive(Debug, Default)]
+pub(super) struct Bringers {
+    pub(super) supply: Option<Mutex<Supply>>,
+    pub(super) staged: Option<Mutex<Staged>>,
 }
 
 /// Settles the source. Nothing is taken yet.
@@ -31,8 +40,9 @@ pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Resu
         SourceChoice::Auto | SourceChoice::Mapped => SourceKind::Mapped,
         SourceChoice::Ring => SourceKind::Ring,
         SourceChoice::Retained => SourceKind::Retained,
+        SourceChoice::Staged => SourceKind::Staged,
     };
-    if !has_files && kind != SourceKind::Cpu {
+    if !has_files && !matches!(kind, SourceKind::Cpu | SourceKind::Staged) {
         let reason = "the component's tensors lie in host memory, not in a file".to_string();
         return Err(Error::Unsupported { what: format!("source {:?}", kind.name()), reason });
     }
@@ -41,15 +51,22 @@ pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Resu
     if retains && kind != SourceKind::Retained {
         return unused("retained storage");
     }
-    if registered > 0 && kind == SourceKind::Cpu {
+    if registered > 0 && matches!(kind, SourceKind::Cpu | SourceKind::Staged) {
         return unused("a ceiling of registered bytes");
     }
     if kind == SourceKind::Mapped && registered > 0 && !registered.is_multiple_of(REGISTRATION_SEGMENT_BYTES) {
         let what = "registered bytes of a mapped file, in whole segments";
         return Err(Error::refused("registered_not_whole", what, registered, REGISTRATION_SEGMENT_BYTES, "bytes"));
     }
+    if kind == SourceKind::Staged {
+        if component.tensors.iter().any(|tensor| !tensor.is_backed()) {
+            let reason = "bytes that are only counted cannot be copied into slots".to_string();
+            return Err(Error::Unsupported { what: format!("source {:?}", kind.name()), reason });
+        }
+        return Ok(SourcePlan { kind, ring: None, retained: None, staging: Some(staging_shape(&config.host)?) });
+    }
     if !kind.is_streamed() && registered == 0 {
-        return Ok(SourcePlan { kind, ring: None, retained: None });
+        return Ok(SourcePlan { kind, ring: None, retained: None, staging: None });
     }
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let ring = ring_shape(&config.host, processors)?;
@@ -58,7 +75,7 @@ pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Resu
         let what = "source \"retained\" without a ceiling of retained storage";
         return Err(Error::refused("retained_without_ceiling", what, 0, 1, "bytes"));
     }
-    Ok(SourcePlan { kind, ring: Some(ring), retained })
+    Ok(SourcePlan { kind, ring: Some(ring), retained, staging: None })
 }
 
 /// Windows that every pass reads, in the order of the parts.
@@ -84,8 +101,25 @@ pub(super) fn chosen_segments(config: &OffloadConfig, parts: &[PartPlan]) -> Opt
     Some(picked.map(|(window, _)| window).collect())
 }
 
-/// Opens the supply that the plan describes; `None` where every byte is held already.
-pub(super) fn open_supply(
+/// Opens what the plan describes.
+pub(super) fn open_bringers(
+    component: &Component,
+    config: &OffloadConfig,
+    plan: SourcePlan,
+    parts: &[PartPlan],
+    upload: StreamId,
+) -> Result<Bringers> {
+    let supply = open_supply(component, config, plan, parts, upload)?;
+    let Some(shape) = plan.staging else { return Ok(Bringers { supply, staged: None }) };
+    let (driver, budget, limit) = (Arc::clone(&config.driver), Arc::clone(&config.host_budget), config.host.process_limit_bytes);
+    let slots = HostRing::open(Arc::clone(&driver), budget, shape, limit)?;
+    let files = component.checkpoint.as_ref().map(|checkpoint| Arc::clone(checkpoint.files())).unwrap_or_default();
+    let staged = Staged::new(driver, Arc::clone(&config.clock), upload, slots, files);
+    Ok(Bringers { supply, staged: Some(Mutex::new(staged)) })
+}
+
+/// Opens the supply that the plan describes; `None` where nothing is read by threads of the source.
+fn open_supply(
     component: &Component,
     config: &OffloadConfig,
     plan: SourcePlan,
@@ -110,9 +144,15 @@ pub(super) fn open_supply(
     Ok(Some(Mutex::new(Supply::new(driver, clock, upload, ring, readers, retained))))
 }
 
-/// Locks a supply.
-pub(crate) fn lock(supply: &Mutex<Supply>) -> MutexGuard<'_, Supply> {
-    supply.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a supply, or staging slots.
+pub(crate) fn lock<T>(bringer: &Mutex<T>) -> MutexGuard<'_, T> {
+    bringer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives back what was opened; every copy must have been proven complete.
+pub(super) fn release(supply: Option<&Mutex<Supply>>, staged: Option<&Mutex<Staged>>) -> DriverResult<()> {
+    let supply = supply.map_or(Ok(()), |supply| lock(supply).release());
+    supply.and(staged.map_or(Ok(()), |staged| lock(staged).release()))
 }
 
 impl Inner {
@@ -126,7 +166,8 @@ impl Inner {
         let clock = &*self.clock;
         let start = clock.now();
         let mut batches: Vec<(usize, Arc<PartBatch>)> = Vec::new();
-        for part in self.expected_reads(state) {
+        let (expected, still_resident) = self.expected_reads(state);
+        for part in expected {
             match self.batch(state, part) {
                 Ok(batch) => batches.push((part, batch)),
                 Err(error) => {
@@ -137,10 +178,13 @@ impl Inner {
         }
         let asked = clock.now();
         let mut supply = lock(supply);
-        let before = supply.queued_parts();
-        let told = supply.expect(batches.iter().map(|(part, batch)| (*part, batch.extents())));
+        if supply.retained().is_none() {
+            self.counters.resident_skips.add(still_resident);
+        }
+        let before = supply.prepared();
+        let told = supply.expect(batches.iter().map(|(part, batch)| (*part, &**batch)));
         // Mostly nothing is new: only what was prepared is a preparation.
-        if told.is_err() || supply.queued_parts() > before {
+        if told.is_err() || supply.prepared() > before {
             self.counters.bridge.source_prepare_total.add(clock, asked);
             self.counters.source_prepare.add(clock, start);
         }
@@ -151,25 +195,34 @@ impl Inner {
     }
 
     /// Parts that will be uploaded next and are not on their way, in their order, a ring's worth of bytes. Before an order
-    /// is learned, the order of the component is the guess, until it is found wrong.
-    fn expected_reads(&self, state: &State) -> Vec<usize> {
+    /// is learned, the order of the component is the guess, until it is found wrong. Beside them, the tensors that would have
+    /// to be read and were passed over for the first time because the arena still holds their last upload.
+    fn expected_reads(&self, state: &mut State) -> (Vec<usize>, u64) {
         let learned = (0..).map_while(|later| state.order.ahead(later));
         let guess = (state.order.passes() == 0 && !state.guess_is_wrong).then_some(state.order.latest()).flatten();
         let guessed = guess.into_iter().flat_map(|latest| latest + 1..self.parts.len());
-        let (mut parts, mut bytes) = (Vec::new(), 0u64);
+        let looked = &state.looked_ahead;
+        let looked_to = if looked.mismatches == state.order.mismatches() { looked.requests } else { 0 };
+        let mut request = state.order.requests();
+        let (mut parts, mut bytes, mut still_resident) = (Vec::new(), 0u64, 0u64);
         for part in learned.chain(guessed) {
             let Some(plan) = self.parts.get(part) else { break };
-            let is_there = self.is_in_arena(state, part) || state.stream.find(part).is_some();
-            if is_there || parts.contains(&part) {
-                continue;
+            let in_arena = self.is_in_arena(state, part);
+            let is_there = in_arena || state.stream.find(part).is_some() || parts.contains(&part);
+            if !is_there {
+                if bytes >= self.rules.read_ahead_bytes || parts.len() as u64 >= MAX_AHEAD_PARTS {
+                    break;
+                }
+                bytes = bytes.saturating_add(plan.payload_bytes);
+                parts.push(part);
             }
-            if bytes >= self.rules.read_ahead_bytes || parts.len() as u64 >= MAX_AHEAD_PARTS {
-                break;
+            request += 1;
+            if in_arena && request > looked_to {
+                still_resident += state.batches.get(part).and_then(Option::as_ref).map_or(0, |batch| batch.starts().len() as u64);
             }
-            bytes = bytes.saturating_add(plan.payload_bytes);
-            parts.push(part);
         }
-        parts
+        state.looked_ahead = LookedAhead { requests: request.max(looked_to), mismatches: state.order.mismatches() };
+        (parts, still_resident)
     }
 
     /// Closes what the supply has proven complete.

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Consumer, StreamClaim};
 use crate::meter::HostScope;
 use crate::plan::{Blocked, Holding, PlaceKey, Places, Want};
-use crate::transfer::{PartBatch, Stage, Stopped, Supply, Ticket};
+use crate::transfer::{Carrier, PartBatch, Stage, Stopped, Ticket};
 use ddo_schemas::timeline::SampleKind;
 use std::sync::Arc;
 
@@ -51,13 +51,18 @@ impl Destination {
 impl Inner {
     /// Queues a part's copies into its place, behind the last work that reads there.
     pub(super) fn upload(&self, state: &mut State, part: usize, to: &Destination) -> Result<()> {
-        let (batch, copies) = self.counters.dma_enqueue.time(&*self.clock, || match to {
+        let aside = || self.staged.as_ref().map_or(0, |staged| lock(staged).aside_nanoseconds());
+        let (start, aside_before) = (self.clock.now(), aside());
+        let uploaded = match to {
             Destination::Stream(_) => {
-                let (batch, progress) = self.transport(state, part, to, None)?;
-                progress.outcome.map(|()| (batch, progress.copies))
+                let sent = self.transport(state, part, to, None);
+                sent.and_then(|(batch, progress)| progress.outcome.map(|()| (batch, progress.copies)))
             }
             _ => self.through_upload_stream(state, part, to),
-        })?;
+        };
+        // Waiting for staging slots and filling them is no enqueueing; both have times of their own.
+        self.counters.dma_enqueue.add_but(&*self.clock, start, aside() - aside_before);
+        let (batch, copies) = uploaded?;
         self.counters.copies.add(copies);
         self.counters.enqueue_bytes.add(batch.bytes());
         if matches!(to, Destination::Temporary(..)) {
@@ -138,11 +143,15 @@ impl Inner {
 
     /// Queues waits and copies. With an event from outside, its owner sets it behind them.
     fn submit(&self, state: &mut State, upload: Upload<'_>, batch: &PartBatch, stages: &[Stage]) -> Result<Progress> {
-        let Some(supply) = &self.supply else { return self.submit_to(state, upload, stages, None) };
+        let Some(supply) = &self.supply else {
+            let mut staged = self.staged.as_ref().map(lock);
+            let carrier = staged.as_deref_mut().map_or(Carrier::Direct, Carrier::Staged);
+            return self.submit_to(state, upload, stages, (carrier, batch));
+        };
         let (clock, bridge) = (&*self.clock, &self.counters.bridge);
         let submitted = bridge.submit_total.time(clock, || {
             let mut supply = bridge.submit_lock_wait.time(clock, || lock(supply));
-            self.submit_to(state, upload, stages, Some((&mut supply, batch)))
+            self.submit_to(state, upload, stages, (Carrier::Supply(&mut supply), batch))
         });
         let whole = submitted.as_ref().is_ok_and(|progress| progress.outcome.is_ok());
         self.counters.source_submissions.add(u64::from(whole));
@@ -159,10 +168,10 @@ impl Inner {
         state: &mut State,
         (part, to, given): Upload<'_>,
         stages: &[Stage],
-        supply: Option<(&mut Supply, &PartBatch)>,
+        (mut carrier, batch): (Carrier<'_>, &PartBatch),
     ) -> Result<Progress> {
         let unit = self.part(part)?.unit;
-        let (bridge, is_on) = (&self.counters.bridge, supply.is_some());
+        let (bridge, is_on) = (&self.counters.bridge, matches!(carrier, Carrier::Supply(_)));
         let (place, event) = self.bridged(is_on, &bridge.submit_prepare, || {
             let first = stages.first().map(|stage| stage.consumers.as_slice()).unwrap_or_default();
             self.await_consumers(unit, first)?;
@@ -175,12 +184,12 @@ impl Inner {
             };
             Ok::<_, Error>((place, given.map_or_else(|| state.events.take(), Ok)))
         })?;
-        let progress = match (&event, supply) {
-            (Err(_), _) => Progress { stages: 1, copies: 0, outcome: Ok(()) },
-            (Ok(_), None) => self.queue_copies(state, unit, stages, place, None),
-            (Ok(_), Some((supply, batch))) => bridge.submit_call.time(&*self.clock, || {
-                bridge.native_submit.time(&*self.clock, || self.queue_supplied(state, part, stages, place, (supply, batch)))
+        let progress = match &event {
+            Err(_) => Progress { stages: 1, copies: 0, outcome: Ok(()) },
+            Ok(_) if is_on => bridge.submit_call.time(&*self.clock, || {
+                bridge.native_submit.time(&*self.clock, || self.queue_supplied(state, part, stages, place, (&mut carrier, batch)))
             }),
+            Ok(_) => self.queue_copies(state, unit, stages, place, &mut carrier),
         };
         self.bridged(is_on, &bridge.submit_result, || {
             if let Some(key) = to.key() {
@@ -203,15 +212,16 @@ impl Inner {
         part: usize,
         stages: &[Stage],
         place: DeviceAddress,
-        (supply, batch): (&mut Supply, &PartBatch),
+        (carrier, batch): (&mut Carrier<'_>, &PartBatch),
     ) -> Progress {
-        let begun = supply.collect(false).and_then(|()| supply.begin(part, batch.extents()));
-        match begun {
-            Ok(as_expected) => state.guess_is_wrong |= !as_expected,
-            Err(error) => return Progress { stages: 1, copies: 0, outcome: Err(error) },
+        if let Carrier::Supply(supply) = carrier {
+            match supply.collect(false).and_then(|()| supply.begin(part, batch)) {
+                Ok(as_expected) => state.guess_is_wrong |= !as_expected,
+                Err(error) => return Progress { stages: 1, copies: 0, outcome: Err(error) },
+            }
         }
         let unit = self.parts.get(part).map_or(0, |plan| plan.unit);
-        self.queue_copies(state, unit, stages, place, Some(supply))
+        self.queue_copies(state, unit, stages, place, carrier)
     }
 
     /// Sets the event behind what was queued: it proves when the place is quiet again. The number of copies.
@@ -246,7 +256,7 @@ impl Inner {
         unit: usize,
         stages: &[Stage],
         place: DeviceAddress,
-        mut supply: Option<&mut Supply>,
+        carrier: &mut Carrier<'_>,
     ) -> Progress {
         let mut progress = Progress { stages: 1, copies: 0, outcome: Ok(()) };
         for (index, stage) in stages.iter().enumerate() {
@@ -258,7 +268,7 @@ impl Inner {
                 progress.stages = index + 1;
             }
             let begun = self.begin_span(state, self.upload);
-            let copy = || stage.submit(&*self.driver, place, self.upload, supply.as_deref_mut());
+            let copy = || stage.submit(&*self.driver, place, self.upload, carrier);
             let submitted = window(&self.marks, SampleKind::UploadBatchWindow, unit, Some(stage.bytes()), self.upload, copy);
             self.end_copy(state, begun, stage.bytes());
             match submitted {

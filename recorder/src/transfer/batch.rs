@@ -1,6 +1,6 @@
 //! One part's upload: its copies, merged, built once and submitted again and again.
 
-use super::{Stopped, Supply};
+use super::{Staged, Stopped, Supply};
 use crate::driver::{DeviceAddress, Driver, StreamId};
 use crate::error::Error;
 use crate::memory::{Consumer, Extent, Origin, Sources};
@@ -8,6 +8,35 @@ use crate::plan::{self, BatchTensor, ParameterSource, cut_at_fences, merged};
 
 /// A fence of the session.
 type Fence = plan::Fence<Consumer>;
+
+/// Who brings the bytes of copies to the device.
+#[derive(Debug)]
+pub enum Carrier<'a> {
+    /// The device reads them where they are held.
+    Direct,
+    /// What is not held is read first.
+    Supply(&'a mut Supply),
+    /// All of them pass through staging slots.
+    Staged(&'a mut Staged),
+}
+
+impl Carrier<'_> {
+    fn carry(&mut self, driver: &dyn Driver, origin: &Origin, to: DeviceAddress, stream: StreamId) -> Result<u64, Stopped> {
+        match (origin, self) {
+            (Origin::Streamed(extent), Carrier::Supply(supply)) => supply.supply(*extent, to),
+            (Origin::Streamed(extent), Carrier::Staged(staged)) => staged.send_file(*extent, to),
+            (Origin::Held(bytes), Carrier::Staged(staged)) => staged.send_held(bytes, to),
+            (Origin::Held(bytes), Carrier::Direct | Carrier::Supply(_)) => {
+                let copied = driver.copy_to_device(to, bytes.clone(), stream);
+                copied.map(|()| 1).map_err(|error| Stopped { queued: 0, error: error.into() })
+            }
+            (Origin::Streamed(_), Carrier::Direct) => {
+                let error = Error::invalid("source bytes", "nobody reads them");
+                Err(Stopped { queued: 0, error })
+            }
+        }
+    }
+}
 
 /// Copies that may start together.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +55,7 @@ impl Stage {
     /// Queues the copies to the given place; their number.
     ///
     /// # Errors
-    /// The driver's and the supply's, with the number of copies queued before.
+    /// The driver's and the carrier's, with the number of copies queued before.
     ///
     /// # Cost
     /// Waits where bytes have to be read first.
@@ -35,22 +64,11 @@ impl Stage {
         driver: &dyn Driver,
         place: DeviceAddress,
         stream: StreamId,
-        mut supply: Option<&mut Supply>,
+        carrier: &mut Carrier<'_>,
     ) -> Result<u64, Stopped> {
         let mut queued = 0;
         for (offset, origin) in &self.copies {
-            let to = place.offset(*offset);
-            let sent = match (origin, supply.as_deref_mut()) {
-                (Origin::Held(bytes), _) => {
-                    let copied = driver.copy_to_device(to, bytes.clone(), stream);
-                    copied.map(|()| 1).map_err(|error| Stopped { queued: 0, error: error.into() })
-                }
-                (Origin::Streamed(extent), Some(supply)) => supply.supply(*extent, to),
-                (Origin::Streamed(_), None) => {
-                    let error = Error::invalid("source bytes", "nobody reads them");
-                    Err(Stopped { queued: 0, error })
-                }
-            };
+            let sent = carrier.carry(driver, origin, place.offset(*offset), stream);
             queued += sent.map_err(|stopped| Stopped { queued: queued + stopped.queued, ..stopped })?;
         }
         Ok(queued)
@@ -62,6 +80,8 @@ impl Stage {
 pub struct PartBatch {
     copies: Vec<(u64, Origin)>,
     extents: Vec<Extent>,
+    /// Where each tensor with such bytes begins among them.
+    starts: Vec<u64>,
     tensors: u64,
     file_tensors: u64,
     bytes: u64,
@@ -84,8 +104,18 @@ impl PartBatch {
             Origin::Held(_) => None,
         };
         let from_file = |tensor: &&BatchTensor| matches!(tensor.source, ParameterSource::File { .. });
+        let extents: Vec<Extent> = copies.iter().filter_map(streamed).collect();
+        let read = if extents.is_empty() { &[] } else { tensors };
+        let (mut starts, mut before) = (Vec::new(), 0u64);
+        for tensor in read.iter().filter(|tensor| tensor.bytes > 0) {
+            let origins = sources.origins(tensor.source, tensor.bytes)?;
+            let bytes = origins.iter().filter(|origin| matches!(origin, Origin::Streamed(_))).map(Origin::bytes).sum::<u64>();
+            starts.extend((bytes > 0).then_some(before));
+            before += bytes;
+        }
         Some(PartBatch {
-            extents: copies.iter().filter_map(streamed).collect(),
+            starts,
+            extents,
             copies,
             tensors: tensors.len() as u64,
             file_tensors: tensors.iter().filter(from_file).count() as u64,
@@ -113,6 +143,11 @@ impl PartBatch {
         &self.extents
     }
 
+    /// Tensors with bytes that have to be read, by where their first one lies among those of [`PartBatch::extents`].
+    pub fn starts(&self) -> &[u64] {
+        &self.starts
+    }
+
     /// The copies in stages: what is behind a fence waits for it, what is before it does not. A stage of fewer than
     /// `least` bytes is not worth a copy of its own: its successor's fences are waited for with its own.
     pub fn stages(&self, fences: &[Fence], least: u64) -> Vec<Stage> {
@@ -136,7 +171,7 @@ mod tests {
     fn batch(copies: &[(u64, u64)]) -> PartBatch {
         let copies =
             copies.iter().map(|(offset, bytes)| (*offset, Origin::Held(HostBytes::unbacked(*bytes).expect("counted")))).collect();
-        PartBatch { copies, extents: Vec::new(), tensors: 0, file_tensors: 0, bytes: 0 }
+        PartBatch { copies, extents: Vec::new(), starts: Vec::new(), tensors: 0, file_tensors: 0, bytes: 0 }
     }
 
     fn fence(from: u64, event: u64) -> Fence {

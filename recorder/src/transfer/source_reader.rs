@@ -52,7 +52,7 @@ impl From<ReadFailure> for Error {
 }
 
 /// Reads a stretch of a file; bytes of a file that has changed are never delivered.
-fn read_unchanged(file: &SourceFile, offset: u64, into: &mut [u8]) -> Result<(), ReadFailure> {
+pub(super) fn read_unchanged(file: &SourceFile, offset: u64, into: &mut [u8]) -> Result<(), ReadFailure> {
     let read = file.read_into(offset, into);
     // Why a read failed is best told by what has happened to the file.
     let change = file.change().map_err(|error| ReadFailure::io(file.path(), &error))?;

@@ -4,8 +4,8 @@
 //! whose end is not proven.
 
 use super::EventPool;
+use super::SupplyBook;
 use super::source_reader::{Purpose, ReadFrom, Reading, SourceReaders};
-use super::supply::SupplyBook;
 use crate::driver::{Driver, DriverResult, EventId};
 use crate::error::Result;
 use crate::limits::{FILL_PIECE_BYTES, MAX_SOURCE_WINDOWS};

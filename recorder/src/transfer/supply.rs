@@ -5,12 +5,16 @@
 //! request that is not next in the queue empties it and reads on demand. All driver calls are made by the caller's
 //! thread, in an order that does not depend on how fast files are read.
 
+mod expect;
+
+use super::SupplyBook;
+use super::ahead::{Ahead, AheadBook};
 use super::source_reader::{Purpose, ReadFrom, Reading, SourceReaders};
 use super::store::{SourceTicket, Store, StoreLevels};
 use crate::driver::{BlockWriter, DeviceAddress, Driver, DriverResult, HostBytes, StreamId};
 use crate::error::{Error, Result};
 use crate::memory::{Direct, Extent, HostRing, Retained, RingSlotId, Window};
-use crate::meter::{Clock, Counter, HostScope, Nanos};
+use crate::meter::{Clock, Nanos};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -24,45 +28,6 @@ struct Chunk {
     reading: Reading,
     /// The window whose contents it takes; `None` straight from the file.
     window: Option<Window>,
-}
-
-/// What only grows.
-#[derive(Debug, Default)]
-pub struct SupplyBook {
-    /// Host time of waiting for bytes in ring slots.
-    pub read: HostScope,
-    /// File bytes that were asked of the ring.
-    pub read_bytes: Counter,
-    /// Chunks that were read ahead in vain.
-    pub discarded_chunks: Counter,
-    /// Bytes of direct copies.
-    pub dma_bytes: Counter,
-    /// Bytes that were held, but not registered, and went through the ring.
-    pub ring_fallback_bytes: Counter,
-    /// Bytes that were not held and went through the ring.
-    pub bypass_bytes: Counter,
-    /// Waits for a copy that uses a registration to be replaced.
-    pub registration_wait: HostScope,
-    /// Whole requests for windows.
-    pub request: HostScope,
-    /// Direct copies from end to end.
-    pub copy: HostScope,
-    /// Closing tickets.
-    pub close: HostScope,
-    /// Waiting for contents before a direct copy.
-    pub ready: HostScope,
-    /// Taking an event.
-    pub event_acquire: HostScope,
-    /// Giving an event back.
-    pub event_retire: HostScope,
-    /// Queueing a direct copy.
-    pub dma_submit: HostScope,
-    /// Recording the event behind it.
-    pub dma_event: HostScope,
-    /// Getting a window registered.
-    pub schedule: HostScope,
-    /// Looking for tickets to close.
-    pub reap: HostScope,
 }
 
 /// An upload that could not be supplied; so many copies were queued before.
@@ -89,8 +54,7 @@ pub struct Supply {
     stream: StreamId,
     ring: HostRing,
     readers: SourceReaders,
-    /// Parts whose needs are queued, the next first.
-    parts: VecDeque<usize>,
+    ahead: Ahead,
     pending: VecDeque<Chunk>,
     upcoming: VecDeque<Extent>,
     store: Option<Store>,
@@ -108,13 +72,23 @@ impl Supply {
         retained: Option<Retained>,
     ) -> Supply {
         let store = retained.map(|retained| Store::new(Arc::clone(&driver), retained, readers.count()));
-        let (parts, pending, upcoming) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Supply { driver, clock, stream, ring, readers, parts, pending, upcoming, store, book: SupplyBook::default() }
+        let (ahead, pending, upcoming) = (Ahead::default(), VecDeque::new(), VecDeque::new());
+        Supply { driver, clock, stream, ring, readers, ahead, pending, upcoming, store, book: SupplyBook::default() }
     }
 
     /// What only grows.
     pub fn book(&self) -> &SupplyBook {
         &self.book
+    }
+
+    /// What was read ahead.
+    pub fn ahead(&self) -> &AheadBook {
+        self.ahead.book()
+    }
+
+    /// Tensors being read ahead, or read and not uploaded.
+    pub fn ahead_in_flight(&self) -> u64 {
+        self.ahead.in_flight()
     }
 
     /// The ring.
@@ -145,89 +119,12 @@ impl Supply {
         pieces
     }
 
-    /// Begins the upload of a part: what it needs comes next. Whether nothing else was queued for next.
-    ///
-    /// # Errors
-    /// The driver's.
-    ///
-    /// # Cost
-    /// Waits for reads in progress where something else was queued.
-    pub fn begin(&mut self, part: usize, extents: &[Extent]) -> Result<bool> {
-        let as_expected = self.parts.front().is_none_or(|next| *next == part);
-        if self.parts.pop_front() != Some(part) {
-            self.discard()?;
-            self.queue(extents, false)?;
-        }
-        self.pump()?;
-        Ok(as_expected)
-    }
-
-    /// Queues what parts will need that are uploaded later, in their order, as far as the ring goes. Waits for nothing.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn expect<'a>(&mut self, parts: impl Iterator<Item = (usize, &'a [Extent])>) -> Result<()> {
-        for (index, (part, extents)) in parts.enumerate() {
-            match self.parts.get(index) {
-                Some(queued) if *queued == part => continue,
-                // Something else is queued: whoever needs the bytes will find out.
-                Some(_) => break,
-                None => {}
-            }
-            if self.queued_bytes() >= self.ring.shape().bytes() || !self.queue(extents, true)? {
-                break;
-            }
-            self.parts.push_back(part);
-        }
-        self.pump()
-    }
-
-    /// Parts whose needs are queued.
-    pub fn queued_parts(&self) -> usize {
-        self.parts.len()
-    }
-
-    fn queued_bytes(&self) -> u64 {
-        let pending: u64 = self.pending.iter().map(|chunk| chunk.extent.bytes).sum();
-        pending + self.upcoming.iter().map(|extent| extent.bytes).sum::<u64>()
-    }
-
-    /// Queues needs; false, with nothing queued, when `ahead` and too many windows are on their way already.
-    fn queue(&mut self, extents: &[Extent], ahead: bool) -> Result<bool> {
-        let pieces: Vec<Extent> = extents.iter().flat_map(|extent| self.pieces(*extent)).collect();
-        if !self.prepare(&pieces, ahead)? {
-            return Ok(false);
-        }
-        let through_ring = pieces.into_iter().filter(|piece| match &self.store {
-            None => true,
-            Some(store) => {
-                let window = store.retained.window_of(piece.file, piece.offset);
-                !(store.retained.holds(window) && store.retained.expects_direct(window))
-            }
-        });
-        let through_ring: Vec<Extent> = through_ring.collect();
-        self.upcoming.extend(through_ring);
-        Ok(true)
-    }
-
-    /// Orders the windows of pieces to be filled; false when too many are on their way `ahead` of their use.
-    fn prepare(&mut self, pieces: &[Extent], ahead: bool) -> Result<bool> {
-        let Some(store) = &mut self.store else { return Ok(true) };
-        for piece in pieces {
-            let window = store.retained.window_of(piece.file, piece.offset);
-            if store.retained.holds(window) || !store.retained.would_hold(window) {
-                continue;
-            }
-            if ahead && store.owned.len() as u64 >= store.window_limit {
-                return Ok(false);
-            }
-            store.request(window, &self.readers)?;
-            if ahead && store.filling.contains_key(&window) {
-                store.owned.push_back(window);
-                store.peak_windows = store.peak_windows.max(store.owned.len() as u64);
-            }
-        }
-        Ok(true)
+    /// Adds what is spent on the way through the ring.
+    fn in_ring<T>(&mut self, work: impl FnOnce(&mut Supply) -> T) -> T {
+        let start = self.clock.now();
+        let result = work(self);
+        self.book.ring.add(&*self.clock, start);
+        result
     }
 
     /// Starts to read what is queued, as far as slots are free. Waits for nothing.
@@ -256,12 +153,13 @@ impl Supply {
             None => (ReadFrom::File { file: extent.file, offset: extent.offset }, None),
         };
         let reading = self.readers.order(Purpose::Pass, &from, to, u64::MAX);
+        self.ahead.ordered(extent.bytes);
         self.pending.push_back(Chunk { slot, extent, taken: 0, reading, window });
     }
 
     /// Gives up everything that is queued. Fills of windows go on.
     fn discard(&mut self) -> Result<()> {
-        self.parts.clear();
+        self.ahead.discard();
         self.upcoming.clear();
         if self.pending.is_empty() {
             return Ok(());
@@ -307,7 +205,7 @@ impl Supply {
                     self.book.copy.add(&*self.clock, begun);
                     copied.map(|()| queued += 1)
                 }
-                Ok(Way::Ring) => self.through_ring(piece, at, &mut queued),
+                Ok(Way::Ring) => self.in_ring(|supply| supply.through_ring(piece, at, &mut queued)),
                 Err(error) => Err(error),
             };
             sent.map_err(|error| Stopped { queued, error })?;
@@ -391,6 +289,7 @@ impl Supply {
             let from: HostBytes = self.ring.lease(chunk.slot, chunk.taken, bytes)?;
             self.driver.copy_to_device(to.offset(rest.offset - piece.offset), from, self.stream)?;
             chunk.taken += bytes;
+            self.ahead.taken(bytes);
             *queued += 1;
             match (&self.store, chunk.window) {
                 (Some(_), Some(_)) => self.book.ring_fallback_bytes.add(bytes),
@@ -419,6 +318,7 @@ impl Supply {
         let is_queued = self.pending.is_empty() && self.upcoming.front().is_some_and(|extent| begins(extent, 0));
         if !is_queued {
             self.discard()?;
+            self.ahead.demand(next.bytes);
             self.upcoming.push_back(next);
         }
         let taken = self.ring.wait_take(&*self.clock)?;
@@ -463,7 +363,7 @@ impl Supply {
     /// Waits for reads in progress.
     pub fn release(&mut self) -> DriverResult<()> {
         self.readers.stop();
-        self.parts.clear();
+        self.ahead.discard();
         self.upcoming.clear();
         for chunk in std::mem::take(&mut self.pending) {
             if let (Some(store), Some(window)) = (&mut self.store, chunk.window) {
@@ -498,6 +398,11 @@ impl Supply {
         let (levels, slots, pending) = (self.ring.levels(), self.ring.shape().slots, self.pending.len() as u64);
         if levels.free + levels.out + levels.copying + levels.quarantined != slots || levels.out != pending {
             broken.push(format!("the ring has {slots} slots and {pending} chunks: {levels:?}"));
+        }
+        let (ahead, in_flight) = (self.ahead(), self.ahead_in_flight());
+        let (attempts, hits, dropped) = (ahead.attempts.get(), ahead.hits.get(), ahead.dropped.get());
+        if attempts != hits + dropped + in_flight {
+            broken.push(format!("{attempts} tensors were read ahead, {hits} hit + {dropped} dropped + {in_flight} in flight"));
         }
         broken.extend(self.store.iter().flat_map(Store::audit));
         broken

@@ -168,6 +168,8 @@ pub enum BenchSource {
     Retained,
     /// The ring alone: the file is read for each upload.
     Ring,
+    /// Staging slots that the submitting thread reads the file into.
+    Staged,
 }
 
 impl From<BenchSource> for SourceChoice {
@@ -177,6 +179,7 @@ impl From<BenchSource> for SourceChoice {
             BenchSource::Cpu => SourceChoice::Cpu,
             BenchSource::Retained => SourceChoice::Retained,
             BenchSource::Ring => SourceChoice::Ring,
+            BenchSource::Staged => SourceChoice::Staged,
         }
     }
 }

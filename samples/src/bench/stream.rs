@@ -177,12 +177,20 @@ fn measure(
 impl Setting<'_> {
     pub(super) fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
         let args = self.args;
-        let streamed = matches!(args.source, BenchSource::Ring | BenchSource::Retained);
+        let streamed = matches!(args.source, BenchSource::Ring | BenchSource::Retained | BenchSource::Staged);
+        // Beside retained storage no file is read into the ring ahead of its upload.
+        let reads_ahead = match args.source {
+            BenchSource::Ring => Some("on"),
+            BenchSource::Retained => Some("suspended"),
+            BenchSource::Mapped if args.host.registered_gib.is_some() => Some("on"),
+            BenchSource::Mapped | BenchSource::Cpu | BenchSource::Staged => None,
+        };
         serde_json::json!({
             "driver": if args.driver == DriverKind::Cuda { "cuda" } else { "host" },
             "source": SourceChoice::from(args.source).name(),
             "staging_bytes": streamed.then_some(args.host.staging_mib << 20),
             "staging_slot_bytes": streamed.then_some(args.host.staging_slot_kib << 10),
+            "speculative_ring_reads": reads_ahead,
             "retained_gib": args.host.retained_gib,
             "registered_gib": args.host.registered_gib,
             "registration": (args.source == BenchSource::Retained).then(|| args.host.registration.name()),

@@ -19,10 +19,10 @@ section! {
             "Ceiling of resident weights that the runtime was started with.",
             "Compare with the requested one.";
         vmm_staging_buffer_gb: Option<Gib> = Unit::Gib, Limit, Session, "attach",
-            "Staging memory that the ring was built for.",
+            "Staging memory that the ring was built for, or all slots of the plain staging path.",
             "Registered capacity may be larger by rounding.";
         vmm_staging_slots: Option<u64> = Unit::Count("slots"), Limit, Session, "attach",
-            "Slots of the staging ring.",
+            "Slots of the staging ring, or of the plain staging path.",
             "One slot is one window in flight.";
         vmm_virtual_host_transport: Option<bool> = Unit::Flag, Flag, Session, "attach",
             "Whether the host side works on mapped address space.",

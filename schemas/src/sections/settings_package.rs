@@ -16,8 +16,8 @@ section! {
             "Device memory that weights may keep under this route, requested in GiB.",
             "Must be above zero on this route; compare with the resident total in the runtime's rows.";
         dynamic_offload_vmm_staging_buffer_gb: Option<Gib> = Unit::Gib, Limit, Session, "attach",
-            "Host memory requested for the staging ring, all its slots together.",
-            "The ring is rounded up once; the planner row gives the slots.";
+            "Host memory requested for staging, all slots together.",
+            "It is rounded up once; the planner row gives the slots.";
         dynamic_offload_vmm_windows_file_read_chunk_mb: Option<u64> = Unit::Mib, Limit, Session, "attach",
             "Largest single file read that the Windows reader issues.",
             "Other systems ignore it.";

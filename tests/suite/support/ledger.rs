@@ -59,6 +59,8 @@ pub(crate) struct Ledger {
     seen: Mutex<Seen>,
     corrupt: Mutex<Option<u64>>,
     clock: Mutex<Option<Arc<FakeClock>>>,
+    /// The one call that takes time, and how long it takes.
+    cost: Mutex<Option<(&'static str, u64)>>,
 }
 
 impl Ledger {
@@ -69,7 +71,8 @@ impl Ledger {
 
     /// Wraps any driver.
     pub(crate) fn over(inner: Arc<dyn Driver>, ceiling_bytes: u64) -> Arc<Ledger> {
-        Arc::new(Ledger { inner, ceiling_bytes, seen: Mutex::default(), corrupt: Mutex::default(), clock: Mutex::default() })
+        let (seen, corrupt, clock, cost) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Ledger { inner, ceiling_bytes, seen, corrupt, clock, cost })
     }
 
     /// What was seen so far.
@@ -80,6 +83,11 @@ impl Ledger {
     /// Lets every call take [`call_nanoseconds`] on this clock.
     pub(crate) fn take_time_on(&self, clock: &Arc<FakeClock>) {
         *self.clock.lock().expect("no test panics here") = Some(Arc::clone(clock));
+    }
+
+    /// Lets calls of this name take so long on the clock, and no others any more.
+    pub(crate) fn only_costs(&self, call: &'static str, nanoseconds: u64) {
+        *self.cost.lock().expect("no test panics here") = Some((call, nanoseconds));
     }
 
     /// Flips one bit of one byte in the copy that carries the given streamed byte.
@@ -95,7 +103,10 @@ impl Ledger {
             Err(_) => *seen.failed.entry(call).or_default() += 1,
         }
         if let Some(clock) = self.clock.lock().expect("no test panics here").as_ref() {
-            clock.advance(call_nanoseconds(call));
+            clock.advance(match *self.cost.lock().expect("no test panics here") {
+                None => call_nanoseconds(call),
+                Some((only, nanoseconds)) => nanoseconds * u64::from(only == call),
+            });
         }
         result
     }

@@ -6,6 +6,7 @@ pub(crate) mod mosaic;
 pub(crate) mod mutate;
 pub(crate) mod rooted;
 pub(crate) mod small;
+pub(crate) mod streamed;
 pub(crate) mod tiny;
 pub(crate) mod trace;
 

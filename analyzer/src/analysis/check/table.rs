@@ -137,6 +137,14 @@ pub const CHECKS: &[Check] = &[
     ),
     check("look_ahead_units", "units uploaded ahead were hit, cancelled, or are in flight", Rule::Snapshot(transfer::look_ahead)),
     check(
+        "source_read_ahead",
+        "tensors read ahead were hit, dropped, or are in flight",
+        Rule::Sum {
+            total: vmm!("fast_prefetch_attempts"),
+            parts: &[vmm!("fast_prefetch_hits"), vmm!("fast_prefetch_dropped_tensors"), vmm!("fast_prefetch_in_flight_tensors")],
+        },
+    ),
+    check(
         "scope_calls",
         "a timed scope that has a count of calls has both, and time only with calls",
         Rule::Snapshot(transfer::scope_calls),

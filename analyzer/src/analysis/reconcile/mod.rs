@@ -21,6 +21,9 @@ use std::ops::Bound;
 /// The scope around all uploads.
 pub const BROAD: &str = "fast_dma_enqueue";
 
+/// Scopes beside the broad one on the plain staging path, where filling slots is no part of enqueueing.
+const STAGING: [&str; 3] = ["fast_shard_read", "fast_staging_source_copy", "fast_staging_slot_wait"];
+
 /// Counts unit submissions that were queued completely, failures left out.
 const SUBMISSIONS: &str = "runtime.vmm.fast_source_cache_batch_submissions";
 /// The scope whose calls they are compared with.
@@ -30,6 +33,8 @@ const SUBMIT_CALL: &str = "fast_source_cache_batch_bridge_submit_ffi";
 const NEXT: &[(&str, &str)] = &[
     ("fast_dma_enqueue", "runtime.vmm.fast_dma_enqueue_bytes"),
     ("fast_native_transport_read", "runtime.vmm.fast_native_transport_read_bytes"),
+    ("fast_shard_read", "runtime.vmm.fast_shard_read_bytes"),
+    ("fast_staging_source_copy", "runtime.vmm.fast_staging_source_copy_bytes"),
     ("fast_source_cache_batch_bridge_submit_lock_wait", "runtime.vmm.fast_source_cache_batch_bridge_submit_total_calls"),
     ("fast_source_cache_batch_submit", SUBMISSIONS),
     ("fast_source_cache_batch_reap", "runtime.vmm.fast_source_cache_live_tickets"),
@@ -136,9 +141,12 @@ pub fn of(component: &str, choice: &Choice<'_>) -> Reconciled {
     Reconciled { document, rows }
 }
 
-/// The longest scope below the broad one that nothing recorded divides.
+/// The longest scope of uploads that nothing recorded divides: below the broad one, or beside it on the plain staging path.
 fn headline(rows: &[Row]) -> Option<Headline> {
-    let undivided = |row: &&Row| row.below_broad && row.counted && row.scope.children.is_empty();
+    let beside = |row: &Row| STAGING.contains(&row.scope.scope.as_str());
+    let staged = rows.iter().any(|row| beside(row) && row.scope.total_seconds.0.is_some());
+    let of_uploads = |row: &Row| row.below_broad && row.counted || staged && (beside(row) || row.scope.scope == BROAD);
+    let undivided = |row: &&Row| of_uploads(row) && row.scope.children.is_empty();
     let known = rows.iter().filter(undivided).filter_map(|row| Some((row, row.scope.total_seconds.0?)));
     // The first of equals, so that the same input gives the same answer.
     let mut longest: Option<(&Row, Seconds)> = None;
@@ -149,7 +157,8 @@ fn headline(rows: &[Row]) -> Option<Headline> {
     }
     let (row, seconds) = longest?;
     let broad = rows.iter().find(|row| row.scope.scope == BROAD).and_then(|row| row.scope.total_seconds.0);
-    let share = broad.map(|broad| seconds.0 / broad.0).filter(|share| share.is_finite()).map(Ratio);
+    // Scopes beside the broad one are no share of it.
+    let share = broad.filter(|_| row.counted).map(|broad| seconds.0 / broad.0).filter(|share| share.is_finite()).map(Ratio);
     let named = NEXT.iter().find(|(scope, _)| *scope == row.scope.scope).map(|(_, field)| *field);
     let next = find(&row.scope.scope).and_then(|scope| scope.calls).or(named).map(str::to_string);
     Some(Headline { scope: row.scope.scope.clone(), seconds, share: Nullable(share), next_field: Nullable(next) })

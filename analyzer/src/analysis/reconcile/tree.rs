@@ -11,7 +11,8 @@ use ddo_schemas::unit::{Nullable, Ratio, Seconds};
 
 /// Beginnings of scopes that belong to one part of a runtime: where none of a part's fields is recorded, the part does not
 /// exist on that route, so that none of its scopes is missing.
-const FAMILIES: &[&str] = &["fast_source_cache_", "fast_native_transport_batch_", "fast_view_", "fast_torch_allocator_"];
+const FAMILIES: &[&str] =
+    &["fast_source_cache_", "fast_native_transport_batch_", "fast_native_transport_ring_", "fast_view_", "fast_torch_allocator_"];
 
 /// A scope with its place.
 #[derive(Clone, Debug, PartialEq)]

@@ -35,20 +35,28 @@ section! {
             "Each one cancels look-ahead; find what changes the order.",
             { gate: Gate::NoIncrease, deterministic: true };
         fast_prefetch_attempts: Option<u64> = Unit::Count("attempts"), Counter, Session, "source look-ahead",
-            "Times that work for a coming tensor or unit was tried ahead of the source's demand; by itself no device upload.",
-            "Compare with its hits and skips. With native transport recorded runs show the units uploaded ahead here too.",
+            "Coming tensors for which a read was asked for before their upload; by itself no device upload.",
+            "Hits, dropped ones and those in flight add up to it. Some recorded runs count units uploaded ahead here.",
             { gate: Gate::Informative };
         fast_prefetch_hits: Option<u64> = Unit::Count("hits"), Counter, Session, "source look-ahead",
-            "Source reads ahead whose data was there when the upload came; says nothing about whole units on the device.",
+            "Source reads ahead whose bytes their upload took; says nothing about whole units on the device.",
             "Few hits for many attempts: reads come too late or for the wrong tensors.",
             { gate: Gate::Informative };
         fast_prefetch_skips: Option<u64> = Unit::Count("skips"), Counter, Session, "source look-ahead",
-            "Source reads ahead that were given up, residency of the tensor aside; the demand path reads instead.",
+            "Tensors that were expected and found no slot or room, residency aside; the demand path reads instead.",
             "Compare with busy ring slots before giving it more staging memory.",
             { gate: Gate::Informative };
         fast_prefetch_resident_skips: Option<u64> = Unit::Count("tensors"), Counter, Session, "source look-ahead",
             "Tensors not read ahead because the arena still held their last upload; no pin, so a later eviction still reads.",
             "Never count it as copies saved; compare with source bytes read.",
+            { gate: Gate::Informative };
+        fast_prefetch_dropped_tensors: Option<u64> = Unit::Count("tensors"), Counter, Session, "order mismatch, failure, close",
+            "Tensors read ahead whose upload did not come as expected; what was read was thrown away.",
+            "Growing in steady state: the order of units changes between passes.",
+            { gate: Gate::Informative };
+        fast_prefetch_in_flight_tensors: Option<u64> = Unit::Count("tensors"), Gauge, Session, "snapshot",
+            "Tensors being read ahead, or read and waiting for their upload.",
+            "Bounded by the ring's slots.",
             { gate: Gate::Informative };
     }
 }

@@ -8,6 +8,12 @@ section! {
     /// Reads into ring slots and waits for them.
     #[derive(Default)]
     pub struct Ring at "runtime.vmm" {
+        fast_native_transport_ring_total_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
+            "Host time of uploads on their way through the ring: ordering reads, waiting for them and for slots, enqueueing copies.",
+            "Its two waits are the next to look at; the rest is the driver and the reader's queue.";
+        fast_native_transport_ring_total_calls: Option<u64> = Unit::Count("calls"), Counter, Session, "upload enqueued",
+            "Times that an upload turned to the ring, failures included; beginning an upload does so, too.",
+            "Compare with copies: many more calls mean small pieces.";
         fast_native_transport_read_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
             "Host time of the ring route's read step, reads ahead of use included; what else it encloses is not written down.",
             "On the ring route it is most of an upload; compare with the page cache's rate. Zero when a retained source serves.";

@@ -25,8 +25,8 @@ section! {
             "At the bound: further ones are destroyed and created again.",
             { gate: Gate::Informative };
         fast_source_cache_batch_completion_events: Option<u64> = Unit::Count("events"), Gauge, Cache, "snapshot",
-            "Events that belong to reusable batches for as long as these exist.",
-            "As many as batches during a run, zero after they are closed.",
+            "Completion events that reusable batches own: lasting ones, or as here those behind submissions whose end is not proven.",
+            "At most one a batch and place it is uploaded to; zero after batches are closed.",
             { gate: Gate::Informative };
         fast_source_cache_source_dispatcher_enabled: Option<bool> = Unit::Flag, Flag, Cache, "snapshot",
             "Whether a background dispatcher fills the cache; no promise that data is ready, registered or on the device.",

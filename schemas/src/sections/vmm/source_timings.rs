@@ -15,7 +15,7 @@ section! {
             "Host time to look for finished tickets and close them; closing can block on one.",
             "Large: see how much of it is closing.";
         fast_source_cache_request_total_seconds: Option<Seconds> = Unit::Seconds, Counter, Cache, "source request",
-            "Host time of whole requests for source data, scheduling of reads and waiting for locks included.",
+            "Host time of whole requests for source data, by uploads and by preparation, scheduling of reads included.",
             "Compare with misses: a request that hits should cost microseconds.";
         fast_source_cache_copy_total_seconds: Option<Seconds> = Unit::Seconds, Counter, Cache, "upload enqueued",
             "Host time of direct copies from end to end: readiness, event, registration and enqueue; not the transfer itself.",
@@ -55,7 +55,8 @@ section! {
             "Host time blocked until a copy let go of a registration to be recycled; closing tickets and queries are left out.",
             "High: copies are slower than the demand for registrations.";
         fast_source_cache_ticket_close_wait_seconds: Option<Seconds> = Unit::Seconds, Counter, Cache, "ticket close",
-            "Host time blocked on an event or stream because a submitted ticket had to be safe before it closed.",
+            "Host time blocked on an event or stream because a submitted ticket had to be safe before it closed; zero where only \
+             tickets are closed whose event was found passed.",
             "High: retire tickets later. Waits of the final cleanup come after the last snapshot and are missing.";
     }
 }

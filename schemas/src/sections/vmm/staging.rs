@@ -9,7 +9,8 @@ section! {
     #[derive(Default)]
     pub struct Staging at "runtime.vmm" {
         fast_shard_read_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload prepared",
-            "Host time in synchronous reads of a checkpoint file into a staging slot, page faults of a mapped file included.",
+            "Host time in synchronous reads of a checkpoint file into a staging slot, page faults of a mapped file included; no \
+             part of the time to enqueue uploads.",
             "Large on the first pass only: the disk. Large always: the file does not fit the page cache.";
         fast_shard_read_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload prepared",
             "Bytes read from checkpoint files into staging slots; the page cache may have served them.",

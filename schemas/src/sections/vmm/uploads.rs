@@ -18,7 +18,8 @@ section! {
             "Payload of the enqueued uploads.",
             "Equal to the copied payload on this route.";
         fast_dma_enqueue_seconds: Option<Seconds> = Unit::Seconds, Counter, Session, "upload enqueued",
-            "Host time spent to find, prepare and enqueue uploads; no device time.",
+            "Host time spent to find, prepare and enqueue uploads, reads of ring and retained source included; no device time. On \
+             the plain staging path waits for slots and filling them are not in it.",
             "A rate from it would be the host's, never the link's.";
         fast_dma_enqueue_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload enqueued",
             "Payload handed over in that time.",
