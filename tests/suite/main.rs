@@ -31,6 +31,8 @@ mod perfetto_oracle;
 mod power;
 mod profile;
 mod reconcile;
+mod registrar;
+mod registration;
 mod runtime;
 mod scopes;
 mod simulation;

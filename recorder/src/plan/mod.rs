@@ -15,6 +15,7 @@ mod order;
 mod parts;
 mod places;
 mod residency;
+mod timing;
 mod tree;
 
 pub use baseline::{Baseline, least_recently_used, resident_prefix};
@@ -27,4 +28,5 @@ pub use order::{Arrival, PassOrder};
 pub use parts::{LaunchScope, Part, PartSize, PartsPlan, cut_into_parts, ways_to_place_parts, whole_units};
 pub use places::{Blocked, Claim, Fence, Holding, PlaceKey, Places, Reader, RingPlaces, SlotPlaces, Want};
 pub use residency::{ResidencyPlan, UnitSize, check_slots, plan_residency};
+pub use timing::{ColdStart, RegistrationTiming};
 pub use tree::{Leaf, Module, Parameter, ParameterSource, PlannedUnit, Units, build_tree, execution_units};

@@ -5,15 +5,16 @@ use super::accounts::UnitAccount;
 use super::learning::{Learning, PassForecast};
 use super::marks::{MarksSlot, StepsSlot};
 use super::ranges::RangesSlot;
+use crate::config::RegistrationTiming;
 use crate::driver::{CallMeter, DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
-use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrations, Sources, StreamMemory};
+use crate::memory::{Arena, Checkpoint, HostTensor, MappingBook, Registrar, Registrations, Sources, StreamMemory};
 use crate::meter::Clock;
 use crate::plan::checkpoint::Dtype;
 use crate::plan::{BatchTensor, PassOrder, PlaceKey};
 use crate::transfer::{EventPool, PartBatch, Supply, TicketLedger};
 use ddo_schemas::sections::{Configuration, State as StateReport};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -125,6 +126,8 @@ pub(crate) struct State {
     /// One for each unit.
     pub(crate) accounts: Vec<UnitAccount>,
     pub(crate) batches: Vec<Option<Arc<PartBatch>>>,
+    /// Parts of whose bytes more are registered than their batches know.
+    pub(crate) outdated: BTreeSet<usize>,
     pub(crate) order: PassOrder,
     pub(crate) tickets: TicketLedger,
     pub(crate) running: VecDeque<Running>,
@@ -161,6 +164,10 @@ pub(crate) struct Inner {
     pub(crate) sources: Sources,
     /// Reads bytes that `sources` does not hold. Locked inside the session's lock, or alone.
     pub(crate) supply: Option<Mutex<Supply>>,
+    /// Registers mapped bytes. Holds no lock of the session's.
+    pub(crate) registrar: Option<Arc<Registrar>>,
+    /// When it does.
+    pub(crate) timing: RegistrationTiming,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) counters: Counters,
@@ -204,6 +211,7 @@ impl Inner {
             return Err(error);
         }
         self.raise_job_failure()?;
+        self.take_registered(&mut state);
         Ok(state)
     }
 
@@ -241,6 +249,7 @@ impl State {
             residence: (0..parts).map(|_| Residence::default()).collect(),
             accounts: (0..units).map(|_| UnitAccount::default()).collect(),
             batches: (0..parts).map(|_| None).collect(),
+            outdated: BTreeSet::new(),
             order: PassOrder::default(),
             tickets: TicketLedger::default(),
             running: VecDeque::new(),
@@ -412,6 +421,7 @@ impl Offload {
         let wait = marks.as_ref().and_then(|marks| marks.step());
         state.order.end_pass();
         self.inner.learn(&mut state);
+        self.inner.choose_timed_pass(&mut state);
         if let (Some(marks), Some(token)) = (marks, wait) {
             // Without the lock: snapshots and guards of other threads do not wait for this.
             drop(state);

@@ -3,7 +3,7 @@
 use super::{Stopped, Supply};
 use crate::driver::{DeviceAddress, Driver, StreamId};
 use crate::error::Error;
-use crate::memory::{Consumer, Extent, Origin, Sources};
+use crate::memory::{Consumer, Extent, Origin, Registrations, Sources};
 use crate::plan::{self, BatchTensor, ParameterSource, cut_at_fences, merged};
 
 /// A fence of the session.
@@ -68,12 +68,13 @@ pub struct PartBatch {
 }
 
 impl PartBatch {
-    /// Merges neighbouring tensors and takes leases on their bytes; `None` when a source lies outside what is open.
-    pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<PartBatch> {
+    /// Merges neighbouring tensors and takes leases on their bytes, as far as they are registered where only such bytes are
+    /// copied directly; `None` when a source lies outside what is open.
+    pub fn new(tensors: &[BatchTensor], sources: &Sources, registrations: &Registrations) -> Option<PartBatch> {
         let mut copies: Vec<(u64, Origin)> = Vec::new();
         for copy in &merged(tensors) {
             let mut to = copy.offset;
-            for origin in sources.origins(copy.source, copy.bytes)? {
+            for origin in sources.origins(copy.source, copy.bytes, registrations)? {
                 let bytes = origin.bytes();
                 copies.push((to, origin));
                 to += bytes;

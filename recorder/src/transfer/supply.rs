@@ -187,6 +187,11 @@ impl Supply {
         self.parts.len()
     }
 
+    /// Whether a part's needs are queued.
+    pub fn has_queued(&self, part: usize) -> bool {
+        self.parts.contains(&part)
+    }
+
     fn queued_bytes(&self) -> u64 {
         let pending: u64 = self.pending.iter().map(|chunk| chunk.extent.bytes).sum();
         pending + self.upcoming.iter().map(|extent| extent.bytes).sum::<u64>()

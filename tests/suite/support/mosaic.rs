@@ -25,6 +25,15 @@ fn name(tensor: usize) -> String {
     format!("t{tensor}.weight")
 }
 
+/// Writes a file of the given tensors.
+fn write(path: &std::path::Path, tensors: &[(String, Vec<u8>)]) {
+    let views = tensors.iter().map(|(name, bytes)| {
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![bytes.len()], bytes);
+        (name.clone(), view.expect("shape fits"))
+    });
+    std::fs::write(path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
+}
+
 impl Mosaic {
     /// At most six units of at most five tensors of at most three pages of 4096 bytes.
     pub(crate) fn random(rng: &mut fastrand::Rng) -> Mosaic {
@@ -62,14 +71,29 @@ impl Mosaic {
                 tensors.push((format!("blocks.{unit}.{}", name(tensor)), bytes));
             }
         }
-        let view = |bytes| {
-            let length: &Vec<u8> = bytes;
-            safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![length.len()], length).expect("shape fits")
-        };
-        let views = tensors.iter().map(|(name, bytes)| (name.clone(), view(bytes)));
         let path = folder.join("model.safetensors");
-        std::fs::write(&path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
+        write(&path, &tensors);
         path
+    }
+
+    /// The same in several files, unit after unit in turn.
+    pub(crate) fn shards(&self, folder: &std::path::Path, files: usize) -> std::path::PathBuf {
+        for file in 0..files {
+            let of_file = |unit: usize| unit % files == file;
+            let units = self.sizes.iter().enumerate().filter(|(unit, _)| of_file(*unit));
+            let tensors = units.flat_map(|(unit, sizes)| {
+                let tensor = move |(tensor, bytes): (usize, &u64)| {
+                    let bytes: Vec<u8> = (0..*bytes).map(|index| byte(unit, tensor, index)).collect();
+                    (format!("blocks.{unit}.{}", name(tensor)), bytes)
+                };
+                sizes.iter().enumerate().map(tensor)
+            });
+            let tensors: Vec<(String, Vec<u8>)> = tensors.collect();
+            if !tensors.is_empty() {
+                write(&folder.join(format!("part-{file}.safetensors")), &tensors);
+            }
+        }
+        folder.to_path_buf()
     }
 
     /// What a pass over the units gives, straight from the weights.
