@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::limits::{DEFAULT_PART_BYTES, MIN_SLOTS};
 use crate::memory::{HostBudget, HostReadings, SystemReadings};
 use crate::meter::{Clock, SystemClock};
-pub use crate::plan::{HostMemorySettings, LaunchScope, RegistrationPolicy};
+pub use crate::plan::{HostMemorySettings, LaunchScope, RegistrationPolicy, RegistrationTiming};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::str::FromStr;

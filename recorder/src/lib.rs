@@ -32,8 +32,8 @@ pub mod transfer;
 pub mod wrap;
 
 pub use config::{
-    Ceiling, HostMemorySettings, LaunchScope, MakeViews, MeasuredCosts, OffloadConfig, RegistrationPolicy, ResidencyMode,
-    SourceChoice,
+    Ceiling, HostMemorySettings, LaunchScope, MakeViews, MeasuredCosts, OffloadConfig, RegistrationPolicy, RegistrationTiming,
+    ResidencyMode, SourceChoice,
 };
 pub use driver::{
     Driver, DriverError, DriverErrorKind, Element, HostContext, HostDriver, HostOptions, Job, JobError, StreamId, View,
@@ -44,4 +44,4 @@ pub use observe::{
     AllocationOptions, AllocationRecord, AllocationScope, ExecutionTimer, Generation, Generations, JournalOptions,
     MetricsJournal, OperatorOptions, OperatorScope, Operators, RecordRun, SnapshotOptions, TimerOptions, Timing,
 };
-pub use session::{CloseReport, Component, Offload, Range, UnitGuard, UnitId, UnitInfo, enable_offload};
+pub use session::{CloseReport, Component, Offload, Range, RegistrationProgress, UnitGuard, UnitId, UnitInfo, enable_offload};

@@ -83,6 +83,18 @@ pub const MAX_ALLOCATION_STEPS: usize = 8192;
 pub const MAX_ACCESS_RETRIES: u32 = 4;
 /// Bytes registered at a time: whole segments, so that a refusal loses little.
 pub const REGISTRATION_SEGMENT_BYTES: u64 = 64 << 20;
+/// Bytes registered at a time beside a pass. A driver registers under a lock that copies need, too, at 34 to 37 GB/s: half a
+/// millisecond, while queued copies of less than that many bytes keep the link busy twice as long. Whole segments took 2 ms.
+pub const REGISTRATION_PIECE_BYTES: u64 = 16 << 20;
+/// Pause after each piece that is registered beside a pass, in percent of the time that it took: whoever waits for the
+/// driver's lock, which is not a fair one, has it at least as long.
+pub const REGISTRATION_PAUSE_PERCENT: u32 = 100;
+/// Least file bytes of a first pass beside which a mapped source is registered unless told otherwise: registering fewer takes
+/// less than 30 ms, about what opening the ring costs.
+pub const MIN_BACKGROUND_BYTES: u64 = 1 << 30;
+/// Fewest threads that fill the ring meanwhile: four read 30 GB/s out of the page cache, with fewer it would take as long as
+/// registering first.
+pub const MIN_BACKGROUND_READERS: u64 = 4;
 /// Staging memory of the ring unless told otherwise, in bytes. It fits the last-level cache of a large processor: what is
 /// read into a slot is copied out of the cache, and memory bandwidth is left to the reading (four times as much was a third
 /// slower).

@@ -31,7 +31,7 @@ pub struct SampleArgs {
     /// Where streamed weights are read from.
     #[arg(long, value_enum, default_value_t = SourceArg::Auto)]
     pub source: SourceArg,
-    /// Host memory of the sources `ring`, `retained` and `staged`.
+    /// Host memory of the sources that read or register files.
     #[command(flatten)]
     pub host: HostMemoryArgs,
     /// Forward passes in a run.

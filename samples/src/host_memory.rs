@@ -1,14 +1,36 @@
-//! Which host memory did the command line give to the sources `ring`, `retained` and `staged`?
+//! Which host memory did the command line give to the sources that read or register files?
 //!
 //! May use: `clap`, the recorder's settings.
 //!
 //! Invariants: without options the recorder's defaults hold, and retained storage takes what holds the whole checkpoint.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ddo_recorder::limits::{DEFAULT_STAGING_BYTES, DEFAULT_STAGING_SLOT_BYTES};
-use ddo_recorder::{HostMemorySettings, RegistrationPolicy, SourceChoice};
+use ddo_recorder::{HostMemorySettings, RegistrationPolicy, RegistrationTiming, SourceChoice};
 
-/// Host memory of the sources `ring`, `retained` and `staged`.
+/// When a mapped file is registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RegisterArg {
+    /// In the background where that is a gain.
+    #[default]
+    Auto,
+    /// All of it before the first step.
+    Attach,
+    /// Beside the first steps; what is not registered yet passes through the ring.
+    Background,
+}
+
+impl From<RegisterArg> for RegistrationTiming {
+    fn from(register: RegisterArg) -> RegistrationTiming {
+        match register {
+            RegisterArg::Auto => RegistrationTiming::Auto,
+            RegisterArg::Attach => RegistrationTiming::AtAttach,
+            RegisterArg::Background => RegistrationTiming::Background,
+        }
+    }
+}
+
+/// Host memory of the sources that read or register files.
 #[derive(Clone, Debug, Args)]
 pub struct HostMemoryArgs {
     /// Registered staging memory in all, in MiB: the ring, or the slots of `staged`.
@@ -29,6 +51,9 @@ pub struct HostMemoryArgs {
     /// Which segments are registered below that ceiling: stable_subset or recycle.
     #[arg(long, value_name = "POLICY", default_value = "stable_subset")]
     pub registration: RegistrationPolicy,
+    /// When a mapped file is registered.
+    #[arg(long, value_enum, default_value_t)]
+    pub register: RegisterArg,
 }
 
 /// A number above zero.
@@ -48,9 +73,15 @@ fn bytes(gib: f64) -> u64 {
 impl Default for HostMemoryArgs {
     /// What the command line gives where nothing is said.
     fn default() -> HostMemoryArgs {
-        let (staging_mib, staging_slot_kib) = (DEFAULT_STAGING_BYTES >> 20, DEFAULT_STAGING_SLOT_BYTES >> 10);
-        let registration = RegistrationPolicy::StableSubset;
-        HostMemoryArgs { staging_mib, staging_slot_kib, readers: 0, retained_gib: None, registered_gib: None, registration }
+        HostMemoryArgs {
+            staging_mib: DEFAULT_STAGING_BYTES >> 20,
+            staging_slot_kib: DEFAULT_STAGING_SLOT_BYTES >> 10,
+            readers: 0,
+            retained_gib: None,
+            registered_gib: None,
+            registration: RegistrationPolicy::StableSubset,
+            register: RegisterArg::Auto,
+        }
     }
 }
 
@@ -69,6 +100,7 @@ impl HostMemoryArgs {
             retained_bytes,
             registered_bytes: self.registered_gib.map_or(0, bytes),
             registration: self.registration,
+            registration_timing: self.register.into(),
             ..HostMemorySettings::default()
         }
     }

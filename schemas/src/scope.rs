@@ -241,6 +241,7 @@ pub const SCOPES: &[Scope] = &[
     vmm!("fast_source_cache_registration", Some("runtime.vmm.fast_source_cache_registrations"), &[partly(SCHEDULE)]),
     vmm!("fast_source_cache_unregistration", Some("runtime.vmm.fast_source_cache_unregistrations"), &[partly(SCHEDULE)]),
     vmm!("fast_source_cache_registration_wait", Some("runtime.vmm.fast_source_cache_registration_waits"), &[partly(SCHEDULE)]),
+    vmm!("fast_mapped_source_registration", calls, &[]),
     vmm!("fast_shard_read", None, &[]),
     vmm!("fast_staging_source_copy", None, &[]),
     vmm!("fast_staging_slot_wait", Some("runtime.vmm.fast_staging_slot_waits"), &[]),

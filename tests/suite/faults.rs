@@ -9,7 +9,8 @@ use ddo_recorder::driver::{Driver, Faulty, HostMode, Script};
 use ddo_recorder::memory::{Arena, ArenaRules, DEVICE_MEMORY, MappingBook};
 use ddo_recorder::{
     Admission, Ceiling, Component, DriverErrorKind, HostBudget, HostDriver, HostOptions, JobError, LaunchScope, MakeViews,
-    Offload, OffloadConfig, RegistrationPolicy, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions, View, enable_offload,
+    Offload, OffloadConfig, RegistrationPolicy, RegistrationTiming, ResidencyMode, SnapshotOptions, SourceChoice, TimerOptions,
+    View, enable_offload,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -240,6 +241,32 @@ fn streamed_fail_once(settings: &dyn Fn(&mut OffloadConfig), diagnostics: bool) 
     every_call_fails_once(&subject, diagnostics);
 }
 
+/// The host registers a piece of the mapped file before each unit; until then it is read through the ring.
+#[test]
+fn every_call_fails_once_with_a_mapped_source_that_is_registered_beside_passes() {
+    let mosaic = Mosaic { sizes: vec![vec![40_000, 700], vec![30_000], vec![12_288, 17_312], vec![20_000]] };
+    let folder = scratch("faults-beside");
+    let path = mosaic.shards(folder.path(), 4);
+    let submit = |offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, lasting| {
+        offload.register_next();
+        mosaic.submit(offload, unit as usize, state, lasting, LaunchScope::Parts)
+    };
+    let settings = |config: &mut OffloadConfig| {
+        small_ring(config, SourceChoice::Mapped);
+        config.host.registration_timing = RegistrationTiming::ByHost;
+    };
+    let subject = Subject {
+        component: &|| tiny::component_of(&path),
+        submit: &submit,
+        right: mosaic.reference(&[0, 1, 2, 3]),
+        ceiling: 20 * PAGE,
+        residency: ResidencyMode::Parts,
+        launches: LaunchScope::Parts,
+        settings: &settings,
+    };
+    every_call_fails_once(&subject, false);
+}
+
 fn small_ring(config: &mut OffloadConfig, source: SourceChoice) {
     config.source = source;
     config.host_budget = Arc::new(HostBudget::default());
@@ -369,7 +396,7 @@ fn memory_created_before_a_failure_is_taken_back() {
 /// C16: a cap on registered bytes is no failure, says its numbers, and later calls work.
 #[test]
 fn a_cap_on_registration_is_a_counted_fallback() {
-    use ddo_recorder::memory::{Checkpoint, Registrations, SourceKind, Sources};
+    use ddo_recorder::memory::{Checkpoint, Registrar, SourceKind, Sources, Window};
     let folder = scratch("registration");
     let path = tiny::checkpoint(folder.path(), 4);
     let checkpoint = Checkpoint::open(&path).expect("a checkpoint");
@@ -378,13 +405,21 @@ fn a_cap_on_registration_is_a_counted_fallback() {
     let ledger = Ledger::new(options, 0);
     let sources =
         Sources::open(Some(&checkpoint), std::slice::from_ref(&(0..length)), Vec::new(), SourceKind::Mapped).expect("mapped");
-    let mut registrations = Registrations::new(Arc::<Ledger>::clone(&ledger), Arc::default(), u64::MAX);
-    registrations.register(&sources, std::slice::from_ref(&(0..0)), None);
-    assert!(!ledger.seen().calls.contains_key("host_register"), "a stretch without bytes is left alone");
-    registrations.register(&sources, std::slice::from_ref(&(0..length)), None);
-    let refused = registrations.refused().expect("over the cap");
+    let budget = Arc::new(HostBudget::default());
+    let register = |windows: &[Window]| {
+        let segments = windows.iter().filter_map(|window| sources.mapped_segment(*window)).collect();
+        let books = (Arc::clone(&budget), u64::MAX);
+        let driver = Arc::<Ledger>::clone(&ledger);
+        let registrar = Registrar::new(driver, Arc::new(ddo_recorder::meter::SystemClock), books, segments, u64::MAX);
+        while registrar.step() {}
+        registrar
+    };
+    assert_eq!(register(&[Window { file: 0, index: 1 }]).refused(), None);
+    assert!(!ledger.seen().calls.contains_key("host_register"), "a window behind the end is left alone");
+    let registrar = register(&[Window { file: 0, index: 0 }]);
+    let refused = registrar.refused().expect("over the cap");
     assert!(refused.contains(&length.to_string()) && refused.contains(&(length - 1).to_string()), "{refused}");
-    assert_eq!(registrations.registered_bytes(), 0);
+    assert_eq!((registrar.take().len(), budget.totals().registered_bytes), (0, 0));
     let empty = ddo_recorder::driver::HostBytes::new(Arc::new(vec![0u8; 8]), 8, 0).expect("an empty range");
     let error = ledger.host_register(&empty, ddo_recorder::driver::HostAccess::ReadOnly).expect_err("0 bytes");
     assert_eq!(error.kind, DriverErrorKind::InvalidValue);

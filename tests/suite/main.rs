@@ -35,6 +35,8 @@ mod power;
 mod profile;
 mod read_ahead;
 mod reconcile;
+mod registrar;
+mod registration;
 mod runtime;
 mod scopes;
 mod simulation;

@@ -81,6 +81,8 @@ pub struct DeviceFacts {
     pub page_bytes: u64,
     /// Whether host bytes that are mapped read-only can be registered.
     pub read_only_registration: bool,
+    /// Whether registering takes longer the more bytes there are.
+    pub registration_takes_time: bool,
     /// Copy rate that is imitated, in bytes per second; `None` for a real link.
     pub link_bytes_per_second: Option<u64>,
     /// Which context of this process it is; drivers of one context have the same number.

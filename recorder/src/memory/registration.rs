@@ -1,77 +1,62 @@
-//! Registering mapped source bytes for direct copies, in whole segments, under the limit of the process.
+//! Which bytes of mapped sources the device reads directly: whole segments, once all of their pieces are registered.
 
-use super::{HostBudget, Sources, Window};
-use crate::driver::{Driver, DriverResult, HostAccess, HostBytes, RegistrationId};
-use crate::limits::REGISTRATION_SEGMENT_BYTES;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use super::{HostBudget, Window};
+use crate::driver::{Driver, DriverResult, RegistrationId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What was registered of one segment.
+#[derive(Debug)]
+pub struct RegisteredSegment {
+    /// Which segment.
+    pub window: Window,
+    /// Its registrations.
+    pub ids: Vec<RegistrationId>,
+    /// Bytes of the segment, as they stand in the process's books.
+    pub bytes: u64,
+    /// Whether all of it is registered; if not, it is only there to be given back.
+    pub whole: bool,
+}
 
 /// Registered stretches of mapped files.
 #[derive(Debug)]
 pub struct Registrations {
     driver: Arc<dyn Driver>,
     budget: Arc<HostBudget>,
-    limit_bytes: u64,
-    live: BTreeMap<Window, (RegistrationId, u64)>,
-    refused: Option<String>,
+    others_through_ring: bool,
+    whole: BTreeMap<Window, RegisteredSegment>,
+    torn: Vec<RegisteredSegment>,
 }
 
 impl Registrations {
-    /// Nothing registered yet; with it, the sources of the process may hold at most `limit_bytes` registered.
-    pub fn new(driver: Arc<dyn Driver>, budget: Arc<HostBudget>, limit_bytes: u64) -> Registrations {
-        Registrations { driver, budget, limit_bytes, live: BTreeMap::new(), refused: None }
+    /// Nothing registered yet. What is not registered is read through a ring, or else copied as it is.
+    pub fn new(driver: Arc<dyn Driver>, budget: Arc<HostBudget>, others_through_ring: bool) -> Registrations {
+        Registrations { driver, budget, others_through_ring, whole: BTreeMap::new(), torn: Vec::new() }
     }
 
-    /// Registers the managed stretch of each mapped file, segment by segment, as far as the driver and the process's
-    /// limit go along; with `chosen`, only those segments. A refusal is no error: the rest stays unregistered. A stretch
-    /// without bytes is left alone.
-    pub fn register(&mut self, sources: &Sources, managed: &[Range<u64>], chosen: Option<&BTreeSet<Window>>) {
-        for (file, range) in managed.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
-            for index in range.start / REGISTRATION_SEGMENT_BYTES..range.end.div_ceil(REGISTRATION_SEGMENT_BYTES) {
-                let window = Window { file, index };
-                if chosen.is_some_and(|chosen| !chosen.contains(&window)) {
-                    continue;
-                }
-                let start = index * REGISTRATION_SEGMENT_BYTES;
-                let Some(bytes) = sources.mapped_stretch(file, start, REGISTRATION_SEGMENT_BYTES) else { break };
-                if let Err(reason) = self.add(window, &bytes) {
-                    let registered = self.registered_bytes();
-                    let asked = bytes.bytes();
-                    self.refused = Some(format!("{reason}; {registered} bytes are registered, {asked} more were asked for"));
-                    return;
-                }
-            }
+    /// Takes a segment over.
+    pub fn adopt(&mut self, segment: RegisteredSegment) {
+        // The same segment twice would be a mistake of the registrar; both are given back in the end.
+        if segment.whole && !self.whole.contains_key(&segment.window) {
+            self.whole.insert(segment.window, segment);
+        } else {
+            self.torn.push(segment);
         }
     }
 
-    fn add(&mut self, window: Window, bytes: &HostBytes) -> Result<(), String> {
-        self.budget.enter_registered(bytes.bytes(), self.limit_bytes).map_err(|refusal| refusal.to_string())?;
-        match self.driver.host_register(bytes, HostAccess::ReadOnly) {
-            Ok(id) => {
-                self.live.insert(window, (id, bytes.bytes()));
-                Ok(())
-            }
-            Err(error) => {
-                self.budget.leave_registered(bytes.bytes());
-                Err(error.to_string())
-            }
-        }
+    /// Whether copies take a segment's bytes from where they are mapped.
+    pub fn are_direct(&self, window: Window) -> bool {
+        !self.others_through_ring || self.whole.contains_key(&window)
     }
 
-    /// Bytes registered now.
+    /// Whether copies are cut where segments end.
+    pub fn cut_copies(&self) -> bool {
+        self.others_through_ring
+    }
+
+    /// Bytes that copies take directly.
     pub fn registered_bytes(&self) -> u64 {
-        self.live.values().map(|(_, bytes)| bytes).sum()
-    }
-
-    /// The segments that are registered.
-    pub fn windows(&self) -> BTreeSet<Window> {
-        self.live.keys().copied().collect()
-    }
-
-    /// Why registration stopped, where it did.
-    pub fn refused(&self) -> Option<&str> {
-        self.refused.as_deref()
+        self.whole.values().map(|segment| segment.bytes).sum()
     }
 
     /// Ends every registration; no copy may still read the bytes.
@@ -79,11 +64,26 @@ impl Registrations {
     /// # Errors
     /// The first driver error; what could not be ended stays counted.
     pub fn release(&mut self) -> DriverResult<()> {
-        while let Some((window, (id, bytes))) = self.live.last_key_value().map(|(window, live)| (*window, *live)) {
-            self.driver.host_unregister(id)?;
-            self.budget.leave_registered(bytes);
-            self.live.remove(&window);
+        while let Some(mut segment) = self.torn.pop() {
+            if let Err(error) = give_back(&*self.driver, &self.budget, &mut segment) {
+                self.torn.push(segment);
+                return Err(error);
+            }
+        }
+        while let Some(mut segment) = self.whole.last_entry() {
+            give_back(&*self.driver, &self.budget, segment.get_mut())?;
+            segment.remove();
         }
         Ok(())
     }
+}
+
+/// Ends the registrations of a segment and strikes it out of the process's books.
+pub(super) fn give_back(driver: &dyn Driver, budget: &HostBudget, segment: &mut RegisteredSegment) -> DriverResult<()> {
+    while let Some(id) = segment.ids.last() {
+        driver.host_unregister(*id)?;
+        segment.ids.pop();
+    }
+    budget.leave_registered(std::mem::take(&mut segment.bytes));
+    Ok(())
 }

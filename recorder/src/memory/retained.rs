@@ -3,7 +3,7 @@
 //! A window is admitted once and filled once; contents stay until pressure takes them while nobody uses them.
 //! Registration comes and goes without touching contents. Who asks decides when to wait; nothing here does.
 
-use super::{HostBudget, HostReadings, HostTotals, Pressure};
+use super::{Extent, HostBudget, HostReadings, HostTotals, Pressure};
 use crate::driver::{
     BlockWriter, Driver, DriverError, DriverErrorKind, DriverResult, HostAccess, HostBlock, HostBytes, RegistrationId,
 };
@@ -19,6 +19,15 @@ pub struct Window {
     pub file: usize,
     /// Which of its windows.
     pub index: u64,
+}
+
+impl Window {
+    /// Whether a stretch of a file lies partly or wholly in the window, which is `segment_bytes` long.
+    pub fn touches(&self, extent: &Extent, segment_bytes: u64) -> bool {
+        let start = self.index.saturating_mul(segment_bytes);
+        let before_end = extent.offset < start.saturating_add(segment_bytes);
+        self.file == extent.file && before_end && extent.offset.saturating_add(extent.bytes) > start && extent.bytes > 0
+    }
 }
 
 /// What an admission came to.

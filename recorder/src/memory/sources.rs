@@ -1,12 +1,11 @@
 //! Sources of weights on the host: mapped files and host memory.
 
-use super::{Checkpoint, Window};
+use super::{Checkpoint, MappedSegment, Registrations, Window};
 use crate::driver::{Element, HostBytes, MappedFile};
 use crate::error::{Error, Result};
 use crate::limits::REGISTRATION_SEGMENT_BYTES;
 use crate::plan::ParameterSource;
 use crate::plan::checkpoint::Dtype;
-use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
@@ -224,8 +223,6 @@ pub struct Sources {
     files: Vec<SourceBytes>,
     tensors: Vec<HostTensor>,
     kind: SourceKind,
-    /// Segments of mapped files that the device reads directly; where they are named, the rest is read through the ring.
-    direct: Option<BTreeSet<Window>>,
 }
 
 impl Debug for Sources {
@@ -261,7 +258,7 @@ impl Sources {
             };
             files.push(source);
         }
-        Ok(Sources { files, tensors, kind, direct: None })
+        Ok(Sources { files, tensors, kind })
     }
 
     /// How file-backed tensors are held.
@@ -275,26 +272,20 @@ impl Sources {
         mapped.sum()
     }
 
-    /// A lease on part of a mapped file, at most `bytes` and at most to its end; `None` past the end or for a file
-    /// that is not mapped.
-    pub fn mapped_stretch(&self, file: usize, start: u64, bytes: u64) -> Option<HostBytes> {
-        let SourceBytes::Mapped(map) = self.files.get(file)? else { return None };
-        let length = map.bytes().checked_sub(start)?.min(bytes);
-        let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::<MappedFile>::clone(map);
-        HostBytes::new(owner, start, length).filter(|stretch| stretch.bytes() > 0)
-    }
-
-    /// Names the segments of mapped files that the device reads directly. All others are read through the ring from now on.
-    pub fn read_others_through_ring(&mut self, direct: BTreeSet<Window>) {
-        self.direct = Some(direct);
+    /// A segment of a mapped file, cut at the file's end; `None` past the end or for a file that is not mapped.
+    pub fn mapped_segment(&self, window: Window) -> Option<MappedSegment> {
+        let SourceBytes::Mapped(map) = self.files.get(window.file)? else { return None };
+        let offset = window.index.checked_mul(REGISTRATION_SEGMENT_BYTES)?;
+        let bytes = map.bytes().checked_sub(offset)?.min(REGISTRATION_SEGMENT_BYTES);
+        (bytes > 0).then(|| MappedSegment { window, file: Arc::clone(map), offset, bytes })
     }
 
     /// Where source bytes are found, in stretches that are each found in one way; `None` when they lie outside what was
     /// opened.
-    pub fn origins(&self, source: ParameterSource, bytes: u64) -> Option<Vec<Origin>> {
+    pub fn origins(&self, source: ParameterSource, bytes: u64, registrations: &Registrations) -> Option<Vec<Origin>> {
         let whole = self.origin(source, bytes)?;
-        let (Some(direct), ParameterSource::File { file, offset }) = (&self.direct, source) else { return Some(vec![whole]) };
-        if !matches!(self.files.get(file)?, SourceBytes::Mapped(_)) {
+        let ParameterSource::File { file, offset } = source else { return Some(vec![whole]) };
+        if !registrations.cut_copies() || !matches!(self.files.get(file)?, SourceBytes::Mapped(_)) {
             return Some(vec![whole]);
         }
         // Neighbouring segments of one kind stay one stretch.
@@ -303,7 +294,7 @@ impl Sources {
         while rest.bytes > 0 {
             let window = Window { file, index: rest.offset / REGISTRATION_SEGMENT_BYTES };
             let (first, further) = rest.split_at(REGISTRATION_SEGMENT_BYTES - rest.offset % REGISTRATION_SEGMENT_BYTES);
-            let is_direct = direct.contains(&window);
+            let is_direct = registrations.are_direct(window);
             match stretches.last_mut().filter(|(last, _)| *last == is_direct) {
                 Some((_, last)) => last.bytes += first.bytes,
                 None => stretches.push((is_direct, first)),

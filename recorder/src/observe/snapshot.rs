@@ -200,6 +200,7 @@ fn sources(inner: &Inner, levels: &Levels) -> Sources {
     let memory_bytes = counters.upload_bytes.get() - file_bytes;
     let through_ring = inner.supply.as_ref().map_or(0, |supply| lock_supply(supply).book().read_bytes.get());
     let cpu_dma = if kind == SourceKind::Cpu { counters.upload_bytes.get() } else { memory_bytes };
+    let registrar = inner.registrar.as_deref();
     let cpu_source = kind == SourceKind::Cpu || inner.bindings.memory > 0;
     Sources {
         fast_file_backed_bindings: Some(inner.bindings.file),
@@ -209,6 +210,10 @@ fn sources(inner: &Inner, levels: &Levels) -> Sources {
         fast_cpu_source_dma_bytes: cpu_source.then_some(cpu_dma),
         fast_mapped_source_mapped_bytes: mapped.then(|| inner.sources.mapped_bytes()),
         fast_mapped_source_registered_bytes: mapped.then_some(levels.registered_bytes),
+        fast_mapped_source_registration_waiting_bytes: registrar.map(|registrar| registrar.levels().waiting_bytes),
+        fast_mapped_source_registration_refusals: registrar.map(|registrar| u64::from(registrar.levels().refused)),
+        fast_mapped_source_registration_seconds: registrar.and_then(|registrar| seconds(registrar.scope())),
+        fast_mapped_source_registration_calls: registrar.and_then(|registrar| calls(registrar.scope())),
         fast_mapped_source_dma_bytes: mapped.then(|| file_bytes.saturating_sub(through_ring)),
     }
 }

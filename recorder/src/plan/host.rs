@@ -3,6 +3,7 @@
 //! Capacities are rounded up to whole slots or segments once, for the total. Everything that cannot be is refused with
 //! what was asked for and the limit, before anything is taken.
 
+use super::timing::RegistrationTiming;
 use crate::error::Refusal;
 use crate::limits::{
     DEFAULT_HEADROOM_BYTES, DEFAULT_STAGING_BYTES, DEFAULT_STAGING_SLOT_BYTES, MAX_MICRO_HOST_BYTES, MAX_MICRO_RETAINED_BYTES,
@@ -41,7 +42,7 @@ impl std::str::FromStr for RegistrationPolicy {
     }
 }
 
-/// Host memory that the sources `ring`, `retained` and `staged` may take; the others take none of it.
+/// Host memory that the sources `ring`, `retained` and `staged` may take, and `mapped` where not all of it is registered at attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemorySettings {
     /// Registered staging memory in all, in bytes: the ring's, or the slots of the source `staged`.
@@ -61,6 +62,8 @@ pub struct HostMemorySettings {
     pub registered_bytes: u64,
     /// Which segments are registered below that ceiling.
     pub registration: RegistrationPolicy,
+    /// When the segments of a mapped file are registered.
+    pub registration_timing: RegistrationTiming,
     /// The most that rings and retained storage of the whole process may hold registered when this component adds to it.
     pub process_limit_bytes: u64,
     /// Available host memory below which retained storage stops to grow, in bytes.
@@ -78,6 +81,7 @@ impl Default for HostMemorySettings {
             retained_slots: 0,
             registered_bytes: 0,
             registration: RegistrationPolicy::StableSubset,
+            registration_timing: RegistrationTiming::Auto,
             process_limit_bytes: MAX_PROCESS_REGISTERED_BYTES,
             headroom_bytes: DEFAULT_HEADROOM_BYTES,
         }

@@ -17,6 +17,7 @@ mod pages;
 mod parts;
 mod places;
 mod residency;
+mod timing;
 mod tree;
 mod view_groups;
 
@@ -34,5 +35,6 @@ pub use pages::{Pages, Shortage, Supply};
 pub use parts::{LaunchScope, Part, PartSize, PartsPlan, cut_into_parts, ways_to_place_parts, whole_units};
 pub use places::{Blocked, Claim, Fence, Holding, PlaceKey, Places, Reader, RingPlaces, SlotPlaces, Want};
 pub use residency::{ResidencyPlan, UnitSize, check_slots, plan_residency};
+pub use timing::{ColdStart, RegistrationTiming};
 pub use tree::{Leaf, Module, Parameter, ParameterSource, PlannedUnit, Units, build_tree, execution_units};
 pub use view_groups::{ViewGroup, view_groups, whole_pages};

@@ -5,17 +5,16 @@ use super::backing::{Backing, open_backing};
 use super::component::Component;
 use super::planning::{Placement, Planned, part_plans, plan, unit_infos, unit_plans};
 use super::ranges::RangesSlot;
+use super::registering::register_mapped;
 use super::rows::{configuration, state_report};
 use super::slot::Slot;
-use super::state::{Bindings, Inner, Offload, PartPlan, State, StreamRules};
-use super::supply::{Bringers, SourcePlan, chosen_segments, open_bringers, release, source_plan};
+use super::state::{Bindings, Inner, Offload, State, StreamRules};
+use super::supply::{Bringers, SourcePlan, open_bringers_or_do_without, release, source_plan};
 use crate::config::{LaunchScope, OffloadConfig};
 use crate::driver::{Driver, HostBytes, JobFailures, MappedFile, Priority, StreamId, Timed};
 use crate::error::{Error, Result};
 use crate::limits::MAX_AHEAD_PARTS;
-use crate::memory::{
-    Arena, ArenaRules, Checkpoint, HostTensor, MappingBook, Registrations, SourceKind, Sources, StreamMemory, Temporaries,
-};
+use crate::memory::{Arena, ArenaRules, HostTensor, MappingBook, SourceKind, Sources, StreamMemory, Temporaries};
 use crate::plan::StreamPlan;
 use crate::plan::{Parameter, ParameterSource, Units};
 use crate::transfer::EventPool;
@@ -42,20 +41,20 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
 
     let start = clock.now();
     let planned = plan(&component, &config, &facts)?;
-    let source = source_plan(&component, &config)?;
+    let source = source_plan(&component, &config, &facts, &planned.units)?;
     let parts = part_plans(&planned);
     let units = unit_plans(&planned, &parts);
     action("vmm_fast_plan_metadata", start, 0);
 
     let start = clock.now();
-    let mut sources = open_sources(&component, &planned.units, source.kind)?;
+    let sources = open_sources(&component, &planned.units, source.kind)?;
     let host = host_tensors(&component, &planned.units.host)?;
     let (compute, upload) = create_streams(&*driver)?;
     let end_streams = || {
         let _ = driver.stream_destroy(upload).and(driver.stream_destroy(compute));
     };
-    let opened = open_bringers(&component, &config, source, &parts, upload);
-    let Bringers { supply, staged } = opened.inspect_err(|_| end_streams())?;
+    let opened = open_bringers_or_do_without(&component, &config, source, &parts, upload);
+    let (source, Bringers { supply, staged }) = opened.inspect_err(|_| end_streams())?;
     action("vmm_fast_native_resources", start, 0);
 
     let backing = open_backing(&driver, (&component, &config, &facts), (&planned, &units, &parts), upload, &mut action);
@@ -65,10 +64,10 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     })?;
 
     let start = clock.now();
-    let registrations = register_mapped(&component, &config, &planned.units, &parts, &mut sources);
-    if registrations.registered_bytes() > 0 {
-        action("vmm_fast_register_mapped_source", start, registrations.registered_bytes());
-    }
+    let managed = (&sources, managed_ranges(&component, &planned.units));
+    let (registrations, registrar) = register_mapped(&config, managed, &parts, &source);
+    let registered = Some(registrations.registered_bytes()).filter(|bytes| *bytes > 0);
+    registered.into_iter().for_each(|bytes| action("vmm_fast_register_mapped_source", start, bytes));
 
     let events = EventPool::new(Arc::clone(&driver));
     let temporaries = Temporaries::new(Arc::clone(&driver), Arc::clone(&book), facts.page_bytes);
@@ -102,38 +101,19 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         sources,
         supply,
         staged,
+        registrar,
+        timing: source.timing,
         host,
         fixed,
     };
+    inner.start_registering();
     Ok(Offload { inner: Arc::new(inner) })
 }
 
-/// Registers a mapped source, as far as its ceiling, the process's limit and the device allow.
-fn register_mapped(
-    component: &Component,
-    config: &OffloadConfig,
-    units: &Units,
-    parts: &[PartPlan],
-    sources: &mut Sources,
-) -> Registrations {
-    let (driver, budget) = (Arc::clone(&config.driver), Arc::clone(&config.host_budget));
-    let can_register = driver.facts().read_only_registration;
-    let mut registrations = Registrations::new(driver, budget, config.host.process_limit_bytes);
-    let Some(checkpoint) = component.checkpoint.as_ref().filter(|_| sources.kind() == SourceKind::Mapped) else {
-        return registrations;
-    };
-    let chosen = chosen_segments(config, parts);
-    if can_register {
-        registrations.register(sources, &managed_ranges(checkpoint, units), chosen.as_ref());
-    }
-    if chosen.is_some() {
-        sources.read_others_through_ring(registrations.windows());
-    }
-    registrations
-}
-
-fn managed_ranges(checkpoint: &Checkpoint, units: &Units) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = checkpoint.files().iter().map(|_| 0..0).collect();
+/// The managed stretch of each file of the checkpoint; none without one.
+fn managed_ranges(component: &Component, units: &Units) -> Vec<Range<u64>> {
+    let files = component.checkpoint.iter().flat_map(|checkpoint| checkpoint.files().iter());
+    let mut ranges: Vec<Range<u64>> = files.map(|_| 0..0).collect();
     for parameter in units.units.iter().flat_map(|unit| &unit.parameters).filter(|parameter| parameter.bytes > 0) {
         let ParameterSource::File { file, offset } = parameter.source else { continue };
         if let Some(range) = ranges.get_mut(file) {
@@ -145,7 +125,7 @@ fn managed_ranges(checkpoint: &Checkpoint, units: &Units) -> Vec<Range<u64>> {
 }
 
 fn open_sources(component: &Component, units: &Units, kind: SourceKind) -> Result<Sources> {
-    let ranges = component.checkpoint.as_ref().map(|checkpoint| managed_ranges(checkpoint, units)).unwrap_or_default();
+    let ranges = managed_ranges(component, units);
     Sources::open(component.checkpoint.as_ref(), &ranges, component.tensors.clone(), kind)
 }
 

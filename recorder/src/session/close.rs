@@ -35,6 +35,9 @@ impl Offload {
         let start = Instant::now();
         let (mut report, before, works) = inner.begin_close()?;
         // Without the lock: snapshots, collections and guards of other threads do not wait for this.
+        if !inner.end_registering(deadline) {
+            report.errors.push(format!("a registration is still under way after {:.3} s", start.elapsed().as_secs_f64()));
+        }
         let drained = inner.drain(start, deadline, &works);
         let mut state = inner.lock();
         let proven = drained.and_then(|drained| {
@@ -137,6 +140,9 @@ impl Drop for Inner {
         let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if state.closed {
             return;
+        }
+        if let Some(registrar) = &self.registrar {
+            registrar.abandon(Duration::ZERO).rest.into_iter().for_each(|segment| state.registrations.adopt(segment));
         }
         let idle = state.reap(&*self.driver, true).is_ok() && state.tickets.live() == 0 && state.running.is_empty();
         if idle && state.poisoned.is_none() {

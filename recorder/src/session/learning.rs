@@ -1,8 +1,8 @@
 //! What does a pass cost? One early pass is timed on the device: the work of each unit, and the copies.
 //!
-//! Two timing events stand around each launch and each upload of the third pass, the first one after the pipeline has
-//! filled. They are read once they have passed, never waited for, and given back. A failing event ends the learning,
-//! never the run.
+//! Two timing events stand around each launch and each upload of one pass: the third, the first one after the pipeline has
+//! filled, or a later one, the first that begins with nothing left to register. They are read once they have passed, never
+//! waited for, and given back. A failing event ends the learning, never the run.
 
 use super::state::{Inner, Offload, State};
 use crate::config::MeasuredCosts;
@@ -35,8 +35,8 @@ pub(crate) enum Learning {
     /// The pass has not come yet.
     #[default]
     Ahead,
-    /// The pass runs, or its events have not all passed.
-    Timing(Vec<TimedSpan>),
+    /// The pass of that number runs, or its events have not all passed.
+    Timing(u64, Vec<TimedSpan>),
     /// Known.
     Known(MeasuredCosts),
     /// Given up: an event failed, or there was too much of it.
@@ -44,8 +44,8 @@ pub(crate) enum Learning {
 }
 
 impl Learning {
-    fn is_timing(&self) -> bool {
-        matches!(self, Learning::Timing(_))
+    fn is_timing(&self, pass: u64) -> bool {
+        matches!(self, Learning::Timing(timed, _) if *timed == pass)
     }
 }
 
@@ -57,15 +57,17 @@ pub(super) struct Begun {
 }
 
 impl Inner {
+    /// Times the pass that begins now, if it is the one to be timed.
+    pub(super) fn choose_timed_pass(&self, state: &mut State) {
+        let due = self.rules.learns && matches!(state.learning, Learning::Ahead) && state.order.passes() >= LEARNED_PASS;
+        if due && self.has_registered() {
+            state.learning = Learning::Timing(state.order.passes(), Vec::new());
+        }
+    }
+
     /// Begins a span where the pass is timed.
     pub(super) fn begin_span(&self, state: &mut State, stream: StreamId) -> Option<Begun> {
-        if !self.rules.learns || state.order.passes() != LEARNED_PASS {
-            return None;
-        }
-        if matches!(state.learning, Learning::Ahead) {
-            state.learning = Learning::Timing(Vec::new());
-        }
-        if !state.learning.is_timing() {
+        if !state.learning.is_timing(state.order.passes()) {
             return None;
         }
         match self.timing_event(state, stream) {
@@ -89,7 +91,7 @@ impl Inner {
         let Some(Begun { start, stream }) = begun else { return };
         let end = self.timing_event(state, stream);
         match (&mut state.learning, end) {
-            (Learning::Timing(spans), Ok(end)) if spans.len() < MAX_LEARNED_SPANS => {
+            (Learning::Timing(_, spans), Ok(end)) if spans.len() < MAX_LEARNED_SPANS => {
                 spans.push(TimedSpan { spent, start, end });
             }
             (_, end) => {
@@ -101,10 +103,10 @@ impl Inner {
 
     /// Reads the timed pass once it is over and its events have passed. Never waits.
     pub(super) fn learn(&self, state: &mut State) {
-        if state.order.passes() <= LEARNED_PASS {
+        let Learning::Timing(timed, spans) = &state.learning else { return };
+        if state.order.passes() <= *timed {
             return;
         }
-        let Learning::Timing(spans) = &state.learning else { return };
         let passed = |event: EventId| self.driver.event_query(event);
         let last = |work: bool| spans.iter().rev().find(|span| matches!(span.spent, Spent::Work(_)) == work);
         // Streams run in order: the last event of each tells for all.
@@ -123,7 +125,7 @@ impl Inner {
 
     /// Destroys the events of the timed pass.
     pub(super) fn give_up_learning(&self, state: &mut State) {
-        if let Learning::Timing(spans) = std::mem::replace(&mut state.learning, Learning::GivenUp) {
+        if let Learning::Timing(_, spans) = std::mem::replace(&mut state.learning, Learning::GivenUp) {
             self.destroy(state, spans.iter().flat_map(|span| [span.start, span.end]));
         }
     }

@@ -43,7 +43,8 @@ pub struct Levels {
 impl Inner {
     /// Reads the levels. Never waits for the device.
     pub(crate) fn levels(&self) -> Levels {
-        let state = self.lock();
+        let mut state = self.lock();
+        self.take_registered(&mut state);
         Levels {
             arena: state.arena.levels(),
             events: state.events.levels(),

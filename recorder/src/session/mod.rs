@@ -23,6 +23,7 @@ mod place;
 mod planning;
 mod predict;
 mod ranges;
+mod registering;
 mod rows;
 mod shapes;
 mod slot;
@@ -38,6 +39,7 @@ pub use component::Component;
 pub use levels::Levels;
 pub use marks::{MarkToken, Marks, StepMarks, StepToken};
 pub use ranges::{Range, RangeKind, Ranges};
+pub use registering::RegistrationProgress;
 pub use state::{CompletionCounts, Offload, UnitId, UnitInfo};
 pub use unit::UnitGuard;
 

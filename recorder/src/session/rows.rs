@@ -4,9 +4,9 @@ use super::component::Component;
 use super::planning::{Planned, mode_of};
 use super::state::{StreamRules, UnitPlan};
 use super::supply::SourcePlan;
-use crate::config::{LaunchScope, OffloadConfig, ResidencyMode};
+use crate::config::{LaunchScope, OffloadConfig, RegistrationTiming, ResidencyMode};
 use crate::driver::DeviceFacts;
-use crate::memory::HostTensor;
+use crate::memory::{HostTensor, SourceKind};
 use crate::plan::StreamPlan;
 use ddo_schemas::sections::{
     Configuration, PackageVmmDecisions, PackageVmmSettings, PlannerDecisions, SetupAction, State as StateReport,
@@ -28,6 +28,7 @@ pub(super) fn configuration(
         driver: facts.driver.into(),
         weight_ceiling_bytes: planned.ceiling_bytes,
         requested_source: config.source.name().into(),
+        requested_source_registration_timing: of_mapped(source, config.host.registration_timing),
         residency_mode: mode_of(planned.placement.stream).name().into(),
         requested_residency_mode: Some(config.residency.name().into()),
         launch_scope: Some(
@@ -77,6 +78,7 @@ pub(super) fn state_report(
             vmm_backend: "native_model_arena".into(),
             vmm_effective_source: source.kind.name().into(),
             vmm_source_registration: source.retained.map(|shape| shape.registration.name().into()),
+            vmm_source_registration_timing: of_mapped(source, source.timing),
             vmm_resident_units: residents,
             vmm_streamed_units: units.len() as u64 - residents,
             vmm_streamed_bytes_per_pass: placement.streamed_bytes,
@@ -95,6 +97,11 @@ pub(super) fn state_report(
         },
         package: Default::default(),
     }
+}
+
+/// When a mapped source is registered; left out for the others.
+fn of_mapped(source: &SourcePlan, timing: RegistrationTiming) -> Option<String> {
+    (source.kind == SourceKind::Mapped).then(|| timing.name().into())
 }
 
 /// Whole MiB, where it is some.

@@ -7,10 +7,11 @@ use super::learning::{Learning, PassForecast};
 use super::marks::{MarksSlot, StepsSlot};
 use super::paged::ArenaHold;
 use super::ranges::RangesSlot;
+use crate::config::RegistrationTiming;
 use crate::driver::{CallMeter, DeviceFacts, Driver, EventId, JobFailures, StreamId};
 use crate::error::{Error, Result};
 use crate::memory::{
-    Arena, Checkpoint, HostTensor, LifetimeBuffer, MappingBook, Registrations, Sources, StreamMemory, Temporaries,
+    Arena, Checkpoint, HostTensor, LifetimeBuffer, MappingBook, Registrar, Registrations, Sources, StreamMemory, Temporaries,
 };
 use crate::meter::Clock;
 use crate::plan::checkpoint::Dtype;
@@ -150,6 +151,8 @@ pub(crate) struct State {
     /// One for each unit.
     pub(crate) accounts: Vec<UnitAccount>,
     pub(crate) batches: Vec<Option<Arc<PartBatch>>>,
+    /// Parts of whose bytes more are registered than their batches know.
+    pub(crate) outdated: BTreeSet<usize>,
     pub(crate) order: PassOrder,
     pub(crate) tickets: TicketLedger,
     pub(crate) running: VecDeque<Running>,
@@ -189,6 +192,10 @@ pub(crate) struct Inner {
     pub(crate) supply: Option<Mutex<Supply>>,
     /// Staging slots that all source bytes pass through, where they do. Locked like the supply.
     pub(crate) staged: Option<Mutex<Staged>>,
+    /// Registers mapped bytes. Holds no lock of the session's.
+    pub(crate) registrar: Option<Arc<Registrar>>,
+    /// When it does.
+    pub(crate) timing: RegistrationTiming,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) host: BTreeMap<String, HostTensor>,
     pub(crate) fixed: Fixed,
@@ -233,6 +240,7 @@ impl Inner {
             return Err(error);
         }
         self.raise_job_failure()?;
+        self.take_registered(&mut state);
         Ok(state)
     }
 
@@ -273,6 +281,7 @@ impl State {
             residence: (0..parts).map(|_| Residence::default()).collect(),
             accounts: (0..units).map(|_| UnitAccount::default()).collect(),
             batches: (0..parts).map(|_| None).collect(),
+            outdated: BTreeSet::new(),
             order: PassOrder::default(),
             tickets: TicketLedger::default(),
             running: VecDeque::new(),
@@ -457,6 +466,7 @@ impl Offload {
         let wait = marks.as_ref().and_then(|marks| marks.step());
         state.order.end_pass();
         self.inner.learn(&mut state);
+        self.inner.choose_timed_pass(&mut state);
         if let (Some(marks), Some(token)) = (marks, wait) {
             // Without the lock: snapshots and guards of other threads do not wait for this.
             drop(state);

@@ -1,15 +1,17 @@
 //! Source bytes that the device does not read where they lie: opening what brings them, and telling it what comes.
 
 use super::component::Component;
+use super::registering::streamed_windows;
 use super::state::{Inner, LookedAhead, PartPlan, State};
-use crate::config::{OffloadConfig, SourceChoice};
-use crate::driver::{DriverResult, StreamId};
+use crate::config::{OffloadConfig, RegistrationTiming, SourceChoice};
+use crate::driver::{DeviceFacts, DriverResult, StreamId};
 use crate::error::{Error, Result};
 use crate::limits::{MAX_AHEAD_PARTS, REGISTRATION_SEGMENT_BYTES};
-use crate::memory::{HostRing, Retained, SourceKind, Window};
-use crate::plan::{ParameterSource, RetainedShape, RingShape, is_spread, retained_shape, ring_shape, staging_shape};
+use crate::memory::{HostRing, Retained, SourceKind};
+use crate::plan::{
+    ColdStart, Parameter, ParameterSource, RetainedShape, RingShape, Units, retained_shape, ring_shape, staging_shape,
+};
 use crate::transfer::{PartBatch, SourceReaders, Staged, Supply};
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The source that takes effect, and the host memory that it takes.
@@ -18,6 +20,8 @@ pub(super) struct SourcePlan {
     pub(super) kind: SourceKind,
     pub(super) ring: Option<RingShape>,
     pub(super) retained: Option<RetainedShape>,
+    /// When a mapped source is registered.
+    pub(super) timing: RegistrationTiming,
     /// Slots of the source `staged`.
     pub(super) staging: Option<RingShape>,
 }
@@ -30,7 +34,12 @@ pub(super) struct Bringers {
 }
 
 /// Settles the source. Nothing is taken yet.
-pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Result<SourcePlan> {
+pub(super) fn source_plan(
+    component: &Component,
+    config: &OffloadConfig,
+    facts: &DeviceFacts,
+    units: &Units,
+) -> Result<SourcePlan> {
     let retains = config.host.retained_bytes > 0 || config.host.retained_slots > 0;
     let has_files = component.checkpoint.is_some();
     let kind = match config.source {
@@ -54,6 +63,10 @@ pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Resu
     if registered > 0 && matches!(kind, SourceKind::Cpu | SourceKind::Staged) {
         return unused("a ceiling of registered bytes");
     }
+    let timing = config.host.registration_timing;
+    if timing != RegistrationTiming::Auto && kind != SourceKind::Mapped {
+        return unused("a time of registration");
+    }
     if kind == SourceKind::Mapped && registered > 0 && !registered.is_multiple_of(REGISTRATION_SEGMENT_BYTES) {
         let what = "registered bytes of a mapped file, in whole segments";
         return Err(Error::refused("registered_not_whole", what, registered, REGISTRATION_SEGMENT_BYTES, "bytes"));
@@ -63,46 +76,41 @@ pub(super) fn source_plan(component: &Component, config: &OffloadConfig) -> Resu
             let reason = "bytes that are only counted cannot be copied into slots".to_string();
             return Err(Error::Unsupported { what: format!("source {:?}", kind.name()), reason });
         }
-        return Ok(SourcePlan { kind, ring: None, retained: None, staging: Some(staging_shape(&config.host)?) });
-    }
-    if !kind.is_streamed() && registered == 0 {
-        return Ok(SourcePlan { kind, ring: None, retained: None, staging: None });
+        let staging = Some(staging_shape(&config.host)?);
+        return Ok(SourcePlan { kind, ring: None, retained: None, staging, timing: RegistrationTiming::AtAttach });
     }
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-    let ring = ring_shape(&config.host, processors)?;
+    let ring = ring_shape(&config.host, processors);
+    let timing = match kind {
+        SourceKind::Mapped => cold_start(facts, units, ring.as_ref().ok()).settle(timing),
+        _ => RegistrationTiming::AtAttach,
+    };
+    if !kind.is_streamed() && registered == 0 && !timing.is_beside_passes() {
+        return Ok(SourcePlan { kind, ring: None, retained: None, staging: None, timing });
+    }
+    let ring = ring?;
     let retained = if kind.is_streamed() { retained_shape(&config.host, &ring)? } else { None };
     if kind == SourceKind::Retained && retained.is_none() {
         let what = "source \"retained\" without a ceiling of retained storage";
         return Err(Error::refused("retained_without_ceiling", what, 0, 1, "bytes"));
     }
-    Ok(SourcePlan { kind, ring: Some(ring), retained, staging: None })
+    Ok(SourcePlan { kind, ring: Some(ring), retained, staging: None, timing })
 }
 
-/// Windows that every pass reads, in the order of the parts.
-fn streamed_windows(parts: &[PartPlan], segment_bytes: u64) -> Vec<Window> {
-    let mut windows = Vec::new();
-    for tensor in parts.iter().filter(|part| !part.resident).flat_map(|part| &part.batch).filter(|tensor| tensor.bytes > 0) {
-        let ParameterSource::File { file, offset } = tensor.source else { continue };
-        let last = offset.saturating_add(tensor.bytes - 1) / segment_bytes;
-        windows.extend((offset / segment_bytes..=last).map(|index| Window { file, index }));
+/// What decides when a mapped source is registered.
+fn cold_start(facts: &DeviceFacts, units: &Units, ring: Option<&RingShape>) -> ColdStart {
+    let in_file = |parameter: &&Parameter| matches!(parameter.source, ParameterSource::File { .. });
+    let parameters = units.units.iter().flat_map(|unit| &unit.parameters).filter(in_file);
+    ColdStart {
+        can_register: facts.read_only_registration,
+        takes_time: facts.registration_takes_time,
+        bytes: parameters.fold(0, |sum, parameter| sum.saturating_add(parameter.bytes)),
+        readers: ring.map(|ring| ring.readers),
     }
-    let mut seen = BTreeSet::new();
-    windows.retain(|window| seen.insert(*window));
-    windows
-}
-
-/// The segments of a mapped file that are to be registered; `None` for all of them.
-pub(super) fn chosen_segments(config: &OffloadConfig, parts: &[PartPlan]) -> Option<BTreeSet<Window>> {
-    let chosen = config.host.registered_bytes.checked_div(REGISTRATION_SEGMENT_BYTES).filter(|chosen| *chosen > 0)?;
-    let windows = streamed_windows(parts, REGISTRATION_SEGMENT_BYTES);
-    let count = windows.len() as u64;
-    // Spread evenly, so that direct copies and those through the ring go on side by side.
-    let picked = windows.into_iter().zip(0..).filter(|(_, index)| is_spread(*index, chosen, count));
-    Some(picked.map(|(window, _)| window).collect())
 }
 
 /// Opens what the plan describes.
-pub(super) fn open_bringers(
+fn open_bringers(
     component: &Component,
     config: &OffloadConfig,
     plan: SourcePlan,
@@ -142,6 +150,20 @@ fn open_supply(
     })?;
     let (driver, clock) = (Arc::clone(driver), Arc::clone(&config.clock));
     Ok(Some(Mutex::new(Supply::new(driver, clock, upload, ring, readers, retained))))
+}
+
+/// The same; where the ring was nobody's wish and cannot be had, everything is registered at attach instead.
+pub(super) fn open_bringers_or_do_without(
+    component: &Component,
+    config: &OffloadConfig,
+    plan: SourcePlan,
+    parts: &[PartPlan],
+    upload: StreamId,
+) -> Result<(SourcePlan, Bringers)> {
+    match (open_bringers(component, config, plan, parts, upload), plan.without_ring(config)) {
+        (Err(_), Some(plan)) => Ok((plan, Bringers::default())),
+        (opened, _) => opened.map(|bringers| (plan, bringers)),
+    }
 }
 
 /// Locks a supply, or staging slots.
@@ -232,6 +254,13 @@ impl Inner {
 }
 
 impl SourcePlan {
+    /// The plan without a ring, where the ring was nobody's wish; `None` where it was.
+    pub(super) fn without_ring(&self, config: &OffloadConfig) -> Option<SourcePlan> {
+        let chosen = config.host.registration_timing == RegistrationTiming::Auto && config.host.registered_bytes == 0;
+        let can_go = self.kind == SourceKind::Mapped && self.ring.is_some() && chosen;
+        can_go.then_some(SourcePlan { ring: None, timing: RegistrationTiming::AtAttach, ..*self })
+    }
+
     /// Bytes that may be read ahead of uploads.
     pub(super) fn read_ahead_bytes(&self) -> u64 {
         self.ring.map_or(0, |ring| ring.bytes())

@@ -114,14 +114,15 @@ impl Inner {
         })
     }
 
-    /// The part's batch, built on first use.
+    /// The part's batch, built on first use and once more of its bytes are registered.
     pub(super) fn batch(&self, state: &mut State, part: usize) -> Result<Arc<PartBatch>> {
+        self.renew_batch(state, part);
         if let Some(batch) = state.batches.get(part).and_then(Option::as_ref) {
             return Ok(Arc::clone(batch));
         }
         let plan = self.part(part)?;
         let (clock, bridge) = (&*self.clock, &self.counters.bridge);
-        let create = || bridge.create_call.time(clock, || PartBatch::new(&plan.batch, &self.sources));
+        let create = || bridge.create_call.time(clock, || PartBatch::new(&plan.batch, &self.sources, &state.registrations));
         let batch = self.counters.transport_create.time(clock, || bridge.create_total.time(clock, create));
         let name = || self.units.get(plan.unit).map_or_else(String::new, |unit| unit.name.to_string());
         let outside = || Error::invalid(format!("unit {:?}", name()), "a tensor lies outside its source".to_string());

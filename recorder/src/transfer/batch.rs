@@ -3,7 +3,7 @@
 use super::{Staged, Stopped, Supply};
 use crate::driver::{DeviceAddress, Driver, StreamId};
 use crate::error::Error;
-use crate::memory::{Consumer, Extent, Origin, Sources};
+use crate::memory::{Consumer, Extent, Origin, Registrations, Sources};
 use crate::plan::{self, BatchTensor, ParameterSource, cut_at_fences, merged};
 
 /// A fence of the session.
@@ -88,12 +88,13 @@ pub struct PartBatch {
 }
 
 impl PartBatch {
-    /// Merges neighbouring tensors and takes leases on their bytes; `None` when a source lies outside what is open.
-    pub fn new(tensors: &[BatchTensor], sources: &Sources) -> Option<PartBatch> {
+    /// Merges neighbouring tensors and takes leases on their bytes, as far as they are registered where only such bytes are
+    /// copied directly; `None` when a source lies outside what is open.
+    pub fn new(tensors: &[BatchTensor], sources: &Sources, registrations: &Registrations) -> Option<PartBatch> {
         let mut copies: Vec<(u64, Origin)> = Vec::new();
         for copy in &merged(tensors) {
             let mut to = copy.offset;
-            for origin in sources.origins(copy.source, copy.bytes)? {
+            for origin in sources.origins(copy.source, copy.bytes, registrations)? {
                 let bytes = origin.bytes();
                 copies.push((to, origin));
                 to += bytes;
@@ -108,7 +109,7 @@ impl PartBatch {
         let read = if extents.is_empty() { &[] } else { tensors };
         let (mut starts, mut before) = (Vec::new(), 0u64);
         for tensor in read.iter().filter(|tensor| tensor.bytes > 0) {
-            let origins = sources.origins(tensor.source, tensor.bytes)?;
+            let origins = sources.origins(tensor.source, tensor.bytes, registrations)?;
             let bytes = origins.iter().filter(|origin| matches!(origin, Origin::Streamed(_))).map(Origin::bytes).sum::<u64>();
             starts.extend((bytes > 0).then_some(before));
             before += bytes;

@@ -2,7 +2,7 @@
 //!
 //! May use: `memory`, `driver`, `meter`, `plan` (values only), `limits`, `error`.
 //!
-//! Invariants: one batch a part, built once; a copy owns its source bytes until it has run; an event is used again
+//! Invariants: one batch a part, built once and again when more of its bytes are registered; a copy owns its source bytes until it has run; an event is used again
 //! only after its completion was proven; threads that read files make no driver call. Only bytes that the device cannot read
 //! where they lie are waited for on the host, for a file read or for a slot, and that is counted.
 

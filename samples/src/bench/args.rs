@@ -5,7 +5,7 @@
 //! Invariants: every option has a default; what this build cannot do is refused before anything is made.
 
 use crate::args::{DriverKind, LinkRate, ScaleArg};
-use crate::host_memory::{HostMemoryArgs, positive};
+use crate::host_memory::{HostMemoryArgs, RegisterArg, positive};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ddo_recorder::{LaunchScope, ResidencyMode, SourceChoice};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Seconds a step of the generated workload, streamed under a ceiling, against the floor.
     Stream(StreamArgs),
-    /// Seconds of attaching anew and the first step, against what the link needs for all weights; --steps is not used.
+    /// Seconds of attaching anew and the first step, together and each, against what the link needs for all weights, and of the
+    /// steps behind it; --steps is not used.
     Cold(StreamArgs),
     /// What each scope of observation costs a step of the generated workload: runs without and with it, in turn.
     Overhead(OverheadArgs),
@@ -90,6 +91,7 @@ impl OverheadArgs {
             slots: 2,
             scale: self.scale,
             link_gb_per_second: self.link_gb_per_second,
+            registration_gb_per_second: None,
             host: HostMemoryArgs::default(),
             model: self.model.clone(),
         }
@@ -247,6 +249,9 @@ pub struct StreamArgs {
     /// Rate of the host driver's imitated link in 10^9 bytes a second; unlimited if it is not given.
     #[arg(long, value_name = "R")]
     pub link_gb_per_second: Option<LinkRate>,
+    /// Rate at which the host driver imitates registering, in 10^9 bytes a second; it takes no time if it is not given.
+    #[arg(long, value_name = "R")]
+    pub registration_gb_per_second: Option<LinkRate>,
     /// Host memory of sources that read or register files.
     #[command(flatten)]
     pub host: HostMemoryArgs,
@@ -272,12 +277,18 @@ impl StreamArgs {
             _ if self.host.retained_gib.is_some() && self.source != BenchSource::Retained => {
                 Some(("--retained-gib", "it is a ceiling of the source `retained`"))
             }
+            _ if self.host.register != RegisterArg::Auto && self.source != BenchSource::Mapped => {
+                Some(("--register", "only the source `mapped` has a choice"))
+            }
             DriverKind::Host if self.device != 0 => Some(("--device", "the host driver has one device, 0")),
             DriverKind::Host if self.tokens.iter().any(|tokens| *tokens != 0) => {
                 Some(("--tokens", "matrix products are computed on a cuda device"))
             }
             DriverKind::Cuda if self.link_gb_per_second.is_some() => {
                 Some(("--link-gb-per-second", "the link of a cuda device is a real one"))
+            }
+            DriverKind::Cuda if self.registration_gb_per_second.is_some() => {
+                Some(("--registration-gb-per-second", "a cuda device registers as fast as it can"))
             }
             _ => None,
         }
@@ -305,6 +316,8 @@ mod tests {
         for (line, option) in [
             (&["--source", "ring", "--retained-gib", "1"][..], "--retained-gib"),
             (&["--source", "ring", "--registered-gib", "4"], "--registered-gib"),
+            (&["--source", "ring", "--register", "background"], "--register"),
+            (&["--driver", "cuda", "--registration-gb-per-second", "1"], "--registration-gb-per-second"),
             (&["--tokens", "8"], "--tokens"),
             (&["--device", "1"], "--device"),
             (&["--driver", "cuda", "--link-gb-per-second", "1"], "--link-gb-per-second"),

@@ -7,7 +7,7 @@
 //! without any scope shows the noise; every run's results are compared. Rounds are taken until the time is used up.
 
 use super::line::Machine;
-use super::stream::{Setting, attach, close, timed_steps};
+use super::stream::{Setting, attach_settled, close, timed_steps};
 use super::workload::{Prepared, Workload};
 use super::{BenchSource, OverheadArgs, StreamArgs, WARM_STEPS};
 use crate::args::DriverKind;
@@ -134,7 +134,7 @@ pub fn overhead(args: &OverheadArgs, target_dir: &Path, mut print: impl FnMut(&O
     let ceiling = args.ceiling_gib.map_or(Ceiling::Percent(40.0), |gib| Ceiling::Bytes((gib * (1u64 << 30) as f64) as u64));
     let mode = *stream.mode.runs().first().unwrap_or(&(ddo_recorder::ResidencyMode::Auto, ddo_recorder::LaunchScope::Units));
     let setting = Setting { args: &stream, mode, tokens: args.tokens, ceiling };
-    let offload = attach(&prepared, &setting, None)?;
+    let offload = attach_settled(&prepared, &setting, None)?;
     let units = workload.units(&offload)?;
     let mut runner = Runner { offload, units, workload: &mut workload, steps: args.steps, launches: mode.1 };
     timed_steps(runner.workload, &runner.offload, &runner.units, WARM_STEPS, runner.launches)?;

@@ -10,8 +10,8 @@ use super::{BenchSource, Line, Machine, StreamArgs, Terms, rate};
 use crate::args::DriverKind;
 use crate::run::RunError;
 use ddo_recorder::{
-    Ceiling, Checkpoint, Component, LaunchScope, MeasuredCosts, Offload, OffloadConfig, ResidencyMode, SnapshotOptions,
-    SourceChoice, UnitId, enable_offload,
+    Ceiling, Checkpoint, Component, LaunchScope, MeasuredCosts, Offload, OffloadConfig, RegistrationTiming, ResidencyMode,
+    SnapshotOptions, SourceChoice, UnitId, enable_offload,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 pub(super) const WARM_STEPS: u64 = 2;
 /// Steps of the attachment that tells what a pass costs: the third is timed on the device.
 pub(super) const MEASURING_STEPS: u64 = 4;
+/// How long registering may take.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a close may wait.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -116,12 +118,12 @@ fn measure(
     print: &mut impl FnMut(&Line),
 ) -> Result<(), RunError> {
     let (args, launches) = (setting.args, setting.mode.1);
-    let offload = attach(prepared, setting, None)?;
+    let offload = attach_settled(prepared, setting, None)?;
     let units = workload.units(&offload)?;
     timed_steps(workload, &offload, &units, MEASURING_STEPS, launches)?;
     let measured = offload.measured_costs();
     close(&offload)?;
-    let offload = attach(prepared, setting, measured.clone())?;
+    let offload = attach_settled(prepared, setting, measured.clone())?;
     let units = workload.units(&offload)?;
     let decisions = offload.metrics_snapshot(SnapshotOptions::default())?.runtime.state.planner_decisions;
     let managed: u64 = offload.units().iter().map(|unit| unit.bytes).sum();
@@ -193,6 +195,7 @@ impl Setting<'_> {
             "speculative_ring_reads": reads_ahead,
             "retained_gib": args.host.retained_gib,
             "registered_gib": args.host.registered_gib,
+            "register": offload.registration().timing.map(RegistrationTiming::name),
             "registration": (args.source == BenchSource::Retained).then(|| args.host.registration.name()),
             "ceiling_bytes": ceiling,
             "managed_bytes": managed,
@@ -230,9 +233,22 @@ pub(super) fn attach(prepared: &Prepared, setting: &Setting<'_>, measured: Optio
     Ok(enable_offload(component, OffloadConfig { ceiling: setting.ceiling, ..config })?)
 }
 
+/// The same, with everything registered that is to be, for steps of which one is like the next.
+pub(super) fn attach_settled(
+    prepared: &Prepared,
+    setting: &Setting<'_>,
+    measured: Option<MeasuredCosts>,
+) -> Result<Offload, RunError> {
+    let offload = attach(prepared, setting, measured)?;
+    if offload.wait_registered(SETTLE_DEADLINE) {
+        return Ok(offload);
+    }
+    Err(RunError::NotSettled { bytes: offload.registration().waiting_bytes, seconds: SETTLE_DEADLINE.as_secs() })
+}
+
 /// C: seconds of a step with every weight resident, after the steps that bring them there.
 fn resident_step(prepared: &Prepared, workload: &mut Workload, setting: &Setting<'_>) -> Result<f64, RunError> {
-    let offload = attach(prepared, setting, None)?;
+    let offload = attach_settled(prepared, setting, None)?;
     let units = workload.units(&offload)?;
     timed_steps(workload, &offload, &units, WARM_STEPS, setting.mode.1)?;
     let seconds = timed_steps(workload, &offload, &units, setting.args.steps, setting.mode.1)?;

@@ -6,7 +6,7 @@
 //! clocks are aligned by copies of their own, outside the windows, each between two events; what the alignment cannot decide is
 //! counted apart; how much wider a window is than its copies needs no alignment at all.
 
-use super::stream::{Setting, WARM_STEPS, attach, close, settings, timed_steps};
+use super::stream::{Setting, WARM_STEPS, attach_settled, close, settings, timed_steps};
 use super::workload::{Prepared, Workload};
 use super::{Machine, StreamArgs};
 use crate::args::DriverKind;
@@ -216,7 +216,7 @@ pub fn windows(args: &StreamArgs, target_dir: &Path, mut print: impl FnMut(&Wind
     let machine = Machine::of(&*prepared.driver());
     for setting in settings(args) {
         let mut workload = prepared.workload(args, setting.tokens)?;
-        let offload = attach(&prepared, &setting, None)?;
+        let offload = attach_settled(&prepared, &setting, None)?;
         let watched = watch(&prepared, &mut workload, &setting, &offload)?;
         let managed: u64 = offload.units().iter().map(|unit| unit.bytes).sum();
         let shown = setting.shown(setting.ceiling.resolve(managed)?, managed, &offload, serde_json::Value::Null);

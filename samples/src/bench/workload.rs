@@ -56,7 +56,9 @@ impl Prepared {
         let device = match args.driver {
             DriverKind::Host => {
                 let link_bytes_per_second = args.link_gb_per_second.map(|rate| rate.0);
-                let driver = HostDriver::new(HostOptions { link_bytes_per_second, ..HostOptions::default() });
+                let registration_bytes_per_second = args.registration_gb_per_second.map(|rate| rate.0);
+                let options = HostOptions { link_bytes_per_second, registration_bytes_per_second, ..HostOptions::default() };
+                let driver = HostDriver::new(options);
                 let driver = driver.map_err(ddo_recorder::Error::from)?;
                 let made = make_checkpoint(&path, args.scale(), dtype, SEED)?;
                 Device::Host { driver, want: resident(&path, made.width)? }

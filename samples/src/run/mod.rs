@@ -95,6 +95,14 @@ pub enum RunError {
         /// Device memory that could not be proven free.
         quarantined_bytes: u64,
     },
+    /// A mapped source was still being registered when steps were to be timed.
+    #[error("{bytes} bytes are still to be registered after {seconds} s")]
+    NotSettled {
+        /// What is left.
+        bytes: u64,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The component has another set of units than the model.
     #[error("the component has no unit {name:?}; it has {have}")]
     NoUnit {
@@ -152,7 +160,8 @@ impl RunError {
     pub fn is_refusal(&self) -> bool {
         use ddo_recorder::Error;
         match self {
-            RunError::Differs { .. } | RunError::OtherBits { .. } | RunError::Close { .. } | RunError::Compute(_) => false,
+            RunError::Differs { .. } | RunError::OtherBits { .. } | RunError::Close { .. } => false,
+            RunError::NotSettled { .. } | RunError::Compute(_) => false,
             RunError::Runtime(error) => !matches!(
                 error,
                 Error::Driver(_) | Error::Job { .. } | Error::Poisoned { .. } | Error::Closed { .. } | Error::Publish(_)

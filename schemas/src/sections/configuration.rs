@@ -22,6 +22,9 @@ section! {
         requested_source: String = Unit::Label, Label, Session, "attach",
             "The source asked for: `auto`, `mapped`, `retained`, `ring` or `cpu`.",
             "The effective one stands in the planner decisions.";
+        requested_source_registration_timing: Option<String> = Unit::Label, Label, Session, "attach",
+            "The time asked for at which mapped segments are registered: `auto`, `attach`, `background` or `host`.",
+            "With `auto` it is the background where that is a gain; the planner decisions say which.";
         residency_mode: String = Unit::Label, Label, Session, "attach",
             "What comes and goes as one: `classic`, whole units in fixed slots, or `parts`, parts of units in a ring.",
             "Runs of different modes are not compared.";

@@ -31,6 +31,10 @@ section! {
             "Which retained segments are registered below their ceiling: `stable_subset`, always the same ones, or `recycle`, the \
              one that is needed next.",
             "Left out where nothing is retained.";
+        vmm_source_registration_timing: Option<String> = Unit::Label, Label, Session, "attach",
+            "When mapped segments are registered: `attach`, before the first pass, `background`, by a thread beside passes, or \
+             `host`, by calls of the host beside passes.",
+            "Left out where nothing is mapped; beside passes the first ones are read through the ring.";
         vmm_resident_units: u64 = Unit::Count("units"), Limit, Session, "attach",
             "Units that stay in the arena after their first use, with all their parts.",
             "Each one saves its bytes in every step.", { deterministic: true };

@@ -80,6 +80,11 @@ impl Ledger {
         self.seen.lock().expect("no test panics here").clone()
     }
 
+    /// Counts calls from zero on.
+    pub(crate) fn forget_calls(&self) {
+        self.seen.lock().expect("no test panics here").calls.clear();
+    }
+
     /// Lets every call take [`call_nanoseconds`] on this clock.
     pub(crate) fn take_time_on(&self, clock: &Arc<FakeClock>) {
         *self.clock.lock().expect("no test panics here") = Some(Arc::clone(clock));

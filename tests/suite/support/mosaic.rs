@@ -34,14 +34,19 @@ pub(crate) fn component_of_bytes(tensors: Vec<(String, Vec<u8>)>) -> Component {
     Component::from_tensors("mosaic", built.collect(), |_| None).expect("a component")
 }
 
-/// Writes tensors to a file and says where.
-pub(crate) fn checkpoint_of_bytes(folder: &std::path::Path, tensors: &[(String, Vec<u8>)]) -> std::path::PathBuf {
+/// Writes a file of the given tensors.
+fn write(path: &std::path::Path, tensors: &[(String, Vec<u8>)]) {
     let views = tensors.iter().map(|(name, bytes)| {
         let view = safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![bytes.len()], bytes);
         (name.clone(), view.expect("shape fits"))
     });
+    std::fs::write(path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
+}
+
+/// Writes tensors to a file in a folder and says where.
+pub(crate) fn checkpoint_of_bytes(folder: &std::path::Path, tensors: &[(String, Vec<u8>)]) -> std::path::PathBuf {
     let path = folder.join("model.safetensors");
-    std::fs::write(&path, safetensors::serialize(views, None).expect("a checkpoint")).expect("written");
+    write(&path, tensors);
     path
 }
 
@@ -61,16 +66,17 @@ impl Mosaic {
         self.sizes.iter().flatten().sum()
     }
 
+    fn tensors_of(&self, unit: usize) -> Vec<(String, Vec<u8>)> {
+        let sizes = self.sizes[unit].iter().enumerate();
+        let built = sizes.map(|(tensor, bytes)| {
+            (format!("blocks.{unit}.{}", name(tensor)), (0..*bytes).map(|index| byte(unit, tensor, index)).collect())
+        });
+        built.collect()
+    }
+
     /// Names and bytes of all tensors.
     pub(crate) fn tensors(&self) -> Vec<(String, Vec<u8>)> {
-        let of_unit = |(unit, sizes): (usize, &Vec<u64>)| {
-            let tensors = sizes.iter().enumerate();
-            let built = tensors.map(move |(tensor, bytes)| {
-                (format!("blocks.{unit}.{}", name(tensor)), (0..*bytes).map(|index| byte(unit, tensor, index)).collect())
-            });
-            built.collect::<Vec<_>>()
-        };
-        self.sizes.iter().enumerate().flat_map(of_unit).collect()
+        (0..self.sizes.len()).flat_map(|unit| self.tensors_of(unit)).collect()
     }
 
     pub(crate) fn component(&self) -> Component {
@@ -80,6 +86,18 @@ impl Mosaic {
     /// Writes the same weights to a file and says where.
     pub(crate) fn checkpoint(&self, folder: &std::path::Path) -> std::path::PathBuf {
         checkpoint_of_bytes(folder, &self.tensors())
+    }
+
+    /// The same in several files, unit after unit in turn.
+    pub(crate) fn shards(&self, folder: &std::path::Path, files: usize) -> std::path::PathBuf {
+        for file in 0..files {
+            let of_file = (0..self.sizes.len()).filter(|unit| unit % files == file);
+            let tensors: Vec<(String, Vec<u8>)> = of_file.flat_map(|unit| self.tensors_of(unit)).collect();
+            if !tensors.is_empty() {
+                write(&folder.join(format!("part-{file}.safetensors")), &tensors);
+            }
+        }
+        folder.to_path_buf()
     }
 
     /// What a pass over the units gives, straight from the weights.

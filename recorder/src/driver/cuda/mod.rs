@@ -91,6 +91,7 @@ impl CudaDriver {
             clock: "cuda_event",
             page_bytes: memory.page_bytes(),
             read_only_registration: read_only == 1,
+            registration_takes_time: true,
             link_bytes_per_second: None,
             context: context.id(),
         };

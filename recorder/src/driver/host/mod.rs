@@ -76,6 +76,9 @@ pub struct HostOptions {
     pub mapping_limit: Option<u64>,
     /// Most host bytes to register; `None` for no limit.
     pub registration_limit_bytes: Option<u64>,
+    /// Rate of registering to imitate, in bytes per second; copies are not queued meanwhile. In real time only: the calls of a
+    /// host take no virtual time.
+    pub registration_bytes_per_second: Option<u64>,
 }
 
 impl Default for HostOptions {
@@ -89,6 +92,7 @@ impl Default for HostOptions {
             link_latency: Duration::ZERO,
             mapping_limit: None,
             registration_limit_bytes: None,
+            registration_bytes_per_second: None,
         }
     }
 }
@@ -109,7 +113,7 @@ impl HostDriver {
     /// Starts a host driver.
     ///
     /// # Errors
-    /// A page size that is no power of two or no multiple of the system's, a link rate of zero, or no memory file.
+    /// A page size that is no power of two or no multiple of the system's, a rate of zero, or no memory file.
     pub fn new(options: HostOptions) -> DriverResult<Arc<HostDriver>> {
         let invalid = |detail: String| DriverError::new("host_open", DriverErrorKind::InvalidValue, detail);
         let system_page = rustix::param::page_size() as u64;
@@ -120,6 +124,9 @@ impl HostDriver {
         if options.link_bytes_per_second == Some(0) {
             return Err(invalid("link_bytes_per_second is 0; leave it out for an unlimited link".into()));
         }
+        if options.registration_bytes_per_second == Some(0) {
+            return Err(invalid("registration_bytes_per_second is 0; leave it out to take no time".into()));
+        }
         let limit = options.mapping_limit.unwrap_or_else(|| memory::kernel_mapping_limit().saturating_sub(SPARE_MAPPINGS));
         let memory = Arc::new(match options.backed {
             true => HostMemory::new(options.page_bytes, options.device_bytes, limit)?,
@@ -127,7 +134,8 @@ impl HostDriver {
         });
         let (rate, watch) = (options.link_bytes_per_second, Arc::new(Watch::default()));
         let executor = Executor::new(options.mode, rate, options.link_latency, Arc::clone(&memory), Arc::clone(&watch));
-        let registered = Registered::new(options.registration_limit_bytes);
+        let rate = options.registration_bytes_per_second.filter(|_| options.mode == HostMode::Threaded);
+        let registered = Registered::new(options.registration_limit_bytes, rate);
         static CONTEXTS: AtomicU64 = AtomicU64::new(0);
         let context = CONTEXTS.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(HostDriver { options, memory, executor, registered, context, watch }))
@@ -186,6 +194,7 @@ impl Driver for HostDriver {
             clock: "host_stream",
             page_bytes: self.options.page_bytes,
             read_only_registration: true,
+            registration_takes_time: self.registered.takes_time(),
             link_bytes_per_second: self.options.link_bytes_per_second,
             context: self.context,
         }
@@ -286,6 +295,7 @@ impl Driver for HostDriver {
             let detail = format!("{} source bytes are only counted", from.bytes());
             return Err(DriverError::new("copy_to_device", DriverErrorKind::InvalidValue, detail));
         }
+        self.registered.give_way();
         let call = "copy_to_device";
         self.queue(call, stream, |number| Op::Copy { to, from, number })
     }

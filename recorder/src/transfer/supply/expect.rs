@@ -103,6 +103,11 @@ impl Supply {
     }
 
     /// Queues what has to pass through the ring.
+    /// Whether a part's needs are queued.
+    pub fn has_queued(&self, part: usize) -> bool {
+        (0..self.ahead.len()).any(|index| self.ahead.at(index) == Some(part))
+    }
+
     fn queue(&mut self, pieces: Vec<Extent>) {
         let through_ring = pieces.into_iter().filter(|piece| match &self.store {
             None => true,
