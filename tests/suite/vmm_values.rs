@@ -6,13 +6,14 @@
 use crate::demand::{Attached, PAGE, stepped};
 use crate::sources::{Bench, retained, ring};
 use crate::support::mosaic::Mosaic;
+use crate::support::rooted::Rooted;
 use crate::support::tiny::component_of;
 use crate::vmm_rows::WRITTEN;
 use ddo_recorder::driver::{Driver, Faulty, Script};
 use ddo_recorder::memory::{HostReading, HostReadings};
 use ddo_recorder::{
-    Ceiling, DriverErrorKind, HostMemorySettings, LaunchScope, Offload, OffloadConfig, RegistrationPolicy, ResidencyMode,
-    SnapshotOptions, SourceChoice, enable_offload,
+    Ceiling, DriverErrorKind, HostMemorySettings, JobError, LaunchScope, MakeViews, Offload, OffloadConfig, RegistrationPolicy,
+    RegistrationTiming, ResidencyMode, SnapshotOptions, SourceChoice, View, enable_offload,
 };
 use ddo_schemas::Report;
 use serde_json::Value;
@@ -25,6 +26,8 @@ const NEVER_ZERO: &[(&str, &str)] = &[
     ("fast_page_bytes", "a device has pages"),
     ("fast_virtual_bytes", "an arena has an address"),
     ("reserved_bytes", "an arena has an address"),
+    ("fast_component_lifetime_capacity_bytes", "left out where nothing lives as long as the component"),
+    ("fast_component_lifetime_resident_bytes", "left out where nothing lives as long as the component"),
     ("fast_mapped_source_mapped_bytes", "a mapped source has bytes"),
     ("fast_native_transport_source_workers", "somebody reads"),
     ("fast_pass_floor_seconds", "null until a pass was timed"),
@@ -181,6 +184,70 @@ fn unlucky(seen: &mut Seen) {
     offload.close(Duration::from_secs(1)).expect("closes");
 }
 
+/// A ring with room to read ahead, residents that need no read, and a pass in another order.
+fn read_ahead(seen: &mut Seen) {
+    let bench = Bench::new("values-ahead", None);
+    let host = HostMemorySettings { staging_bytes: 32 * PAGE, ..ring() };
+    let config = OffloadConfig { ceiling: Ceiling::Bytes(3 * 64 << 10), ..bench.config(SourceChoice::Ring, host) };
+    let offload = enable_offload(component_of(&bench.path), config).expect("attached");
+    for order in [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [2, 0, 3, 1], [0, 1, 2, 3]] {
+        let state = Arc::new(Mutex::new(1));
+        for unit in order {
+            bench.mosaic.submit(&offload, unit, &state, Duration::ZERO, LaunchScope::Parts).expect("submitted");
+            seen.note(&offload.metrics_snapshot(SnapshotOptions::default()).expect("a report"));
+        }
+        offload.mark_step().expect("a step");
+        offload.wait_idle().expect("idle");
+        seen.look(&offload);
+    }
+    offload.close(Duration::from_secs(1)).expect("closes");
+}
+
+/// Staging slots, filled from a file and from memory.
+fn staged(seen: &mut Seen) {
+    for from_file in [true, false] {
+        let bench = Bench::new("values-staged", None);
+        let component = if from_file { component_of(&bench.path) } else { bench.mosaic.component() };
+        let offload = enable_offload(component, bench.config(SourceChoice::Staged, ring())).expect("attached");
+        seen.note(&offload.metrics_snapshot(SnapshotOptions::default()).expect("a report"));
+        (0..2).for_each(|_| bench.pass(&offload).expect("a pass"));
+        seen.look(&offload);
+        bench.close(&offload);
+    }
+}
+
+/// A file that is registered piece by piece beside passes.
+fn registered_beside(seen: &mut Seen) {
+    let bench = Bench::new("values-beside", None);
+    let host = HostMemorySettings { registration_timing: RegistrationTiming::ByHost, ..ring() };
+    let offload = bench.attach(SourceChoice::Mapped, host).expect("attached");
+    seen.note(&offload.metrics_snapshot(SnapshotOptions::default()).expect("a report"));
+    while offload.register_next() {}
+    bench.pass(&offload).expect("a pass");
+    seen.look(&offload);
+    bench.close(&offload);
+}
+
+/// A host that asks for memory under each view while it is made.
+#[derive(Debug)]
+struct Anyone;
+
+impl MakeViews for Anyone {
+    fn make(&self, _: &str, _: &str, _: &View) -> Result<(), JobError> {
+        Ok(())
+    }
+}
+
+/// Tensors of the root that live as long as the component, and views made at attach.
+fn made_at_attach(seen: &mut Seen) {
+    let rooted = Rooted { mosaic: Mosaic::even(2, 1, PAGE), root: vec![100, 200] };
+    let config = OffloadConfig::new(stepped(1 << 30));
+    let config = OffloadConfig { lifetime_limit_bytes: PAGE, prepare_views: Some(Arc::new(Anyone)), ..config };
+    let offload = enable_offload(rooted.component(), config).expect("attached");
+    seen.look(&offload);
+    offload.close(Duration::from_secs(1)).expect("closes");
+}
+
 /// Two units in hand divide the ring so that a third is laid out anew; and a ring that is not needed.
 fn rings(seen: &mut Seen) {
     let mosaic = Mosaic { sizes: vec![vec![512], vec![5 * 512], vec![512], vec![5 * 512, 9 * 512]] };
@@ -247,6 +314,10 @@ fn every_row_is_seen_zero_and_not_zero() {
     rings(&mut seen);
     from_files(&mut seen);
     unlucky(&mut seen);
+    read_ahead(&mut seen);
+    staged(&mut seen);
+    registered_beside(&mut seen);
+    made_at_attach(&mut seen);
     under_pressure(&mut seen);
     let mut wrong = Vec::new();
     for name in WRITTEN {
