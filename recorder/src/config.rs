@@ -187,6 +187,9 @@ pub struct OffloadConfig {
     /// Whether a unit for which the arena has no memory gets some outside the ceiling, for as long as it is in use; each
     /// is counted. Otherwise it is refused. Only with [`ResidencyMode::Demand`].
     pub fault_fallback: bool,
+    /// Whether host memory of the source `cpu` is registered where it lies, as far as the limit of the process goes
+    /// (`host.process_limit_bytes`): it is locked then, and read at the link's rate.
+    pub pin_source_weights: bool,
     /// Bytes of device memory that the arena leaves to others when it grows; zero for no such reserve.
     pub device_reserve_bytes: u64,
     /// Whether one early pass is timed on the device, for the floor and the forecast of a step: two events around each of its
@@ -235,6 +238,7 @@ impl OffloadConfig {
             slots: MIN_SLOTS,
             look_ahead: true,
             fault_fallback: false,
+            pin_source_weights: true,
             device_reserve_bytes: 0,
             measure: false,
             measured: None,

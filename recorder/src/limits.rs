@@ -95,6 +95,9 @@ pub const MIN_BACKGROUND_BYTES: u64 = 1 << 30;
 /// Fewest threads that fill the ring meanwhile: four read 30 GB/s out of the page cache, with fewer it would take as long as
 /// registering first.
 pub const MIN_BACKGROUND_READERS: u64 = 4;
+/// Least bytes of a tensor in host memory that gets pages of its own, so that it can be registered where it lies; smaller copies
+/// are quick from wherever they are.
+pub const MIN_PINNED_BYTES: u64 = 1 << 20;
 /// Staging memory of the ring unless told otherwise, in bytes. It fits the last-level cache of a large processor: what is
 /// read into a slot is copied out of the cache, and memory bandwidth is left to the reading (four times as much was a third
 /// slower).

@@ -451,6 +451,7 @@ const ADDITIVE: &[&str] = &[
     "runtime.vmm.fast_cpu_source_dma_bytes",
     "runtime.vmm.fast_gpu_prefetch_in_flight_units",
     "runtime.vmm.fast_gpu_prefetch_partial_units",
+    "runtime.vmm.fast_cpu_source_registered_bytes",
     "runtime.vmm.fast_mapped_source_dma_bytes",
     "runtime.vmm.fast_mapped_source_mapped_bytes",
     "runtime.vmm.fast_mapped_source_registered_bytes",

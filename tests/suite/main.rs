@@ -31,6 +31,7 @@ mod operators;
 mod parts;
 mod parts_simulation;
 mod perfetto_oracle;
+mod pinned;
 mod power;
 mod profile;
 mod read_ahead;

@@ -41,6 +41,7 @@ pub(crate) const WRITTEN: &[&str] = &[
     "fast_cpu_source_bindings",
     "fast_cpu_source_bytes",
     "fast_cpu_source_dma_bytes",
+    "fast_cpu_source_registered_bytes",
     "fast_cuda_admission_failures",
     "fast_dma_enqueue_bytes",
     "fast_dma_enqueue_seconds",

@@ -188,7 +188,7 @@ fn unlucky(seen: &mut Seen) {
 fn read_ahead(seen: &mut Seen) {
     let bench = Bench::new("values-ahead", None);
     let host = HostMemorySettings { staging_bytes: 32 * PAGE, ..ring() };
-    let config = OffloadConfig { ceiling: Ceiling::Bytes(3 * 64 << 10), ..bench.config(SourceChoice::Ring, host) };
+    let config = OffloadConfig { ceiling: Ceiling::Bytes(192 << 10), ..bench.config(SourceChoice::Ring, host) };
     let offload = enable_offload(component_of(&bench.path), config).expect("attached");
     for order in [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [2, 0, 3, 1], [0, 1, 2, 3]] {
         let state = Arc::new(Mutex::new(1));

@@ -1,7 +1,8 @@
-//! Which bytes of mapped sources the device reads directly: whole segments, once all of their pieces are registered.
+//! Which source bytes the device reads directly: whole segments of mapped files, once all of their pieces are registered, and
+//! host memory of the component, where it lies.
 
 use super::{HostBudget, Window};
-use crate::driver::{Driver, DriverResult, RegistrationId};
+use crate::driver::{Driver, DriverResult, HostAccess, HostBytes, RegistrationId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,12 +27,14 @@ pub struct Registrations {
     others_through_ring: bool,
     whole: BTreeMap<Window, RegisteredSegment>,
     torn: Vec<RegisteredSegment>,
+    /// Host memory of the component.
+    pinned: Vec<(RegistrationId, u64)>,
 }
 
 impl Registrations {
     /// Nothing registered yet. What is not registered is read through a ring, or else copied as it is.
     pub fn new(driver: Arc<dyn Driver>, budget: Arc<HostBudget>, others_through_ring: bool) -> Registrations {
-        Registrations { driver, budget, others_through_ring, whole: BTreeMap::new(), torn: Vec::new() }
+        Registrations { driver, budget, others_through_ring, whole: BTreeMap::new(), torn: Vec::new(), pinned: Vec::new() }
     }
 
     /// Takes a segment over.
@@ -59,11 +62,36 @@ impl Registrations {
         self.whole.values().map(|segment| segment.bytes).sum()
     }
 
+    /// Registers host memory, each stretch on pages of its own, as far as the limit of the process and the driver go along.
+    /// A refusal is no error: the rest is copied as it is.
+    pub fn pin(&mut self, stretches: impl IntoIterator<Item = HostBytes>, limit_bytes: u64) {
+        for bytes in stretches {
+            if self.budget.enter_registered(bytes.bytes(), limit_bytes).is_err() {
+                return;
+            }
+            let Ok(id) = self.driver.host_register(&bytes, HostAccess::ReadWrite) else {
+                self.budget.leave_registered(bytes.bytes());
+                return;
+            };
+            self.pinned.push((id, bytes.bytes()));
+        }
+    }
+
+    /// Bytes of host memory registered where they lie.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned.iter().map(|(_, bytes)| bytes).sum()
+    }
+
     /// Ends every registration; no copy may still read the bytes.
     ///
     /// # Errors
     /// The first driver error; what could not be ended stays counted.
     pub fn release(&mut self) -> DriverResult<()> {
+        while let Some((id, bytes)) = self.pinned.last().copied() {
+            self.driver.host_unregister(id)?;
+            self.budget.leave_registered(bytes);
+            self.pinned.pop();
+        }
         while let Some(mut segment) = self.torn.pop() {
             if let Err(error) = give_back(&*self.driver, &self.budget, &mut segment) {
                 self.torn.push(segment);

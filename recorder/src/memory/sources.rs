@@ -1,11 +1,12 @@
 //! Sources of weights on the host: mapped files and host memory.
 
 use super::{Checkpoint, MappedSegment, Registrations, Window};
-use crate::driver::{Element, HostBytes, MappedFile};
+use crate::driver::{Element, HostBlock, HostBytes, MappedFile, SourceFile};
 use crate::error::{Error, Result};
-use crate::limits::REGISTRATION_SEGMENT_BYTES;
+use crate::limits::{MIN_PINNED_BYTES, REGISTRATION_SEGMENT_BYTES};
 use crate::plan::ParameterSource;
 use crate::plan::checkpoint::Dtype;
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
@@ -92,6 +93,28 @@ impl SourceKind {
     }
 }
 
+/// A private copy: on pages of its own where it is large enough to be registered.
+fn copy_of(raw: &[u8]) -> Option<HostBytes> {
+    let bytes = raw.len() as u64;
+    if bytes >= MIN_PINNED_BYTES
+        && let Ok(block) = HostBlock::map(bytes)
+    {
+        block.writer()?.as_mut_slice().copy_from_slice(raw);
+        return block.lease(0, bytes);
+    }
+    HostBytes::new(Arc::new(AlignedBytes::copy_of(raw)), 0, bytes)
+}
+
+/// A stretch of a file in host memory, on pages of its own.
+fn read_copy(file: &SourceFile, from: u64, bytes: u64) -> std::io::Result<HostBytes> {
+    let busy = || std::io::Error::other("new memory is in use");
+    let block = HostBlock::map(bytes)?;
+    let mut writer = block.writer().ok_or_else(busy)?;
+    file.read_into(from, writer.as_mut_slice())?;
+    drop(writer);
+    block.lease(0, bytes).ok_or_else(busy)
+}
+
 /// Host memory that is aligned for every element type.
 struct AlignedBytes {
     words: Vec<u64>,
@@ -139,8 +162,7 @@ impl HostTensor {
             let reason = format!("shape {shape:?} of {} does not describe {} bytes", T::DTYPE.name(), raw.len());
             return Err(Error::invalid("host tensor", reason));
         }
-        let owner = Arc::new(AlignedBytes::copy_of(raw));
-        let bytes = HostBytes::new(owner, 0, raw.len() as u64).ok_or_else(|| Error::invalid("host tensor", "empty range"))?;
+        let bytes = copy_of(raw).ok_or_else(|| Error::invalid("host tensor", "empty range"))?;
         Ok(HostTensor { dtype: T::DTYPE, shape: shape.to_vec(), bytes })
     }
 
@@ -208,7 +230,7 @@ pub enum SourceBytes {
     /// A private copy of one stretch of the file.
     Cpu {
         /// The copy.
-        copy: Arc<dyn AsRef<[u8]> + Send + Sync>,
+        copy: HostBytes,
         /// Offset of its first byte in the file.
         from: u64,
     },
@@ -251,9 +273,9 @@ impl Sources {
                     SourceBytes::Mapped(Arc::new(file.map().map_err(|error| Error::io("map", file.path(), error))?))
                 }
                 SourceKind::Cpu => {
-                    let bytes = file.read(range.start, range.end - range.start);
-                    let bytes = bytes.map_err(|error| Error::io("read", file.path(), error))?;
-                    SourceBytes::Cpu { copy: Arc::new(AlignedBytes::copy_of(&bytes)), from: range.start }
+                    let copy = read_copy(file, range.start, range.end - range.start);
+                    let copy = copy.map_err(|error| Error::io("read", file.path(), error))?;
+                    SourceBytes::Cpu { copy, from: range.start }
                 }
             };
             files.push(source);
@@ -264,6 +286,30 @@ impl Sources {
     /// How file-backed tensors are held.
     pub fn kind(&self) -> SourceKind {
         self.kind
+    }
+
+    /// Host memory behind sources in host memory, in stretches of at most a segment on pages that nobody else uses: what can be
+    /// registered where it lies. Each only once, in the order given.
+    pub fn pinnable(&self, wanted: impl IntoIterator<Item = ParameterSource>) -> Vec<HostBytes> {
+        let mut seen = BTreeSet::new();
+        let mut stretches = Vec::new();
+        for source in wanted {
+            let whole = match source {
+                ParameterSource::Memory { tensor } => self.tensors.get(tensor).map(HostTensor::lease),
+                ParameterSource::File { file, .. } => match self.files.get(file) {
+                    Some(SourceBytes::Cpu { copy, .. }) => Some(copy.clone()),
+                    _ => None,
+                },
+            };
+            let Some(whole) = whole.filter(|bytes| bytes.is_backed() && bytes.bytes() >= MIN_PINNED_BYTES) else { continue };
+            if !seen.insert(whole.as_slice().as_ptr() as usize) {
+                continue;
+            }
+            let starts = (0..whole.bytes()).step_by(REGISTRATION_SEGMENT_BYTES as usize);
+            let piece = |start: u64| whole.stretch(start, REGISTRATION_SEGMENT_BYTES.min(whole.bytes() - start));
+            stretches.extend(starts.filter_map(piece));
+        }
+        stretches
     }
 
     /// File bytes mapped into the process.
@@ -317,7 +363,7 @@ impl Sources {
                     let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::<MappedFile>::clone(map);
                     HostBytes::new(owner, offset, bytes)
                 }
-                SourceBytes::Cpu { copy, from } => HostBytes::new(Arc::clone(copy), offset.checked_sub(*from)?, bytes),
+                SourceBytes::Cpu { copy, from } => copy.stretch(offset.checked_sub(*from)?, bytes),
                 SourceBytes::Streamed(length) => {
                     let inside = offset.checked_add(bytes).is_some_and(|end| end <= *length);
                     return inside.then_some(Origin::Streamed(Extent { file, offset, bytes }));

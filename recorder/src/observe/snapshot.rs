@@ -208,6 +208,7 @@ fn sources(inner: &Inner, levels: &Levels) -> Sources {
         fast_cpu_source_bindings: Some(inner.bindings.memory),
         fast_cpu_source_bytes: Some(inner.bindings.memory_bytes),
         fast_cpu_source_dma_bytes: cpu_source.then_some(cpu_dma),
+        fast_cpu_source_registered_bytes: (kind == SourceKind::Cpu).then_some(levels.pinned_bytes),
         fast_mapped_source_mapped_bytes: mapped.then(|| inner.sources.mapped_bytes()),
         fast_mapped_source_registered_bytes: mapped.then_some(levels.registered_bytes),
         fast_mapped_source_registration_waiting_bytes: registrar.map(|registrar| registrar.levels().waiting_bytes),

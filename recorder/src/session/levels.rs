@@ -32,6 +32,8 @@ pub struct Levels {
     pub pinned_units: u64,
     /// Bytes that may never be used again.
     pub quarantined_bytes: u64,
+    /// Bytes of host memory registered where they lie.
+    pub pinned_bytes: u64,
     /// Source bytes registered for direct copies.
     pub registered_bytes: u64,
     /// Passes that taught an order.
@@ -61,6 +63,7 @@ impl Inner {
             live_tickets: state.tickets.live(),
             pinned_units: state.accounts.iter().filter(|account| account.pins > 0).count() as u64,
             quarantined_bytes: state.quarantined_bytes() + self.book.lost_bytes.get(),
+            pinned_bytes: state.registrations.pinned_bytes(),
             registered_bytes: state.registrations.registered_bytes(),
             passes: state.order.passes(),
             mismatches: state.order.mismatches(),

@@ -74,6 +74,10 @@ pub(super) fn register_mapped(
     let through_ring = is_mapped && source.ring.is_some();
     let mut registrations = Registrations::new(Arc::clone(driver), Arc::clone(budget), through_ring);
     if !is_mapped {
+        if source.kind == SourceKind::Cpu && config.pin_source_weights {
+            let streamed = parts.iter().filter(|part| !part.resident).flat_map(|part| &part.batch);
+            registrations.pin(sources.pinnable(streamed.map(|tensor| tensor.source)), config.host.process_limit_bytes);
+        }
         return (registrations, None);
     }
     let streamed = streamed_windows(parts, REGISTRATION_SEGMENT_BYTES);

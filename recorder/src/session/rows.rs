@@ -112,7 +112,11 @@ fn mib(bytes: u64) -> Option<u64> {
 /// What was asked for the sources that are read for uploads; left out for the others.
 fn source_settings(config: &OffloadConfig, source: &SourcePlan) -> PackageVmmSettings {
     let fallback = (config.residency == ResidencyMode::Demand).then_some(config.fault_fallback);
-    let shared = PackageVmmSettings { dynamic_offload_vmm_fault_fallback: fallback, ..PackageVmmSettings::default() };
+    let shared = PackageVmmSettings {
+        dynamic_offload_vmm_fault_fallback: fallback,
+        dynamic_offload_vmm_pin_source_weights: (source.kind == SourceKind::Cpu).then_some(config.pin_source_weights),
+        ..PackageVmmSettings::default()
+    };
     let host = &config.host;
     if source.ring.is_none() {
         return PackageVmmSettings {

@@ -26,6 +26,9 @@ section! {
         fast_cpu_source_dma_bytes: Option<u64> = Unit::Bytes, Counter, Session, "upload enqueued",
             "Upload traffic out of host memory.",
             "Left out when no tensor lies there.";
+        fast_cpu_source_registered_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
+            "Host memory of the component that is registered where it lies; locked, and read by the device at the link's rate.",
+            "Less than what is streamed: the rest is copied by way of the driver's own buffers, far more slowly.";
         fast_mapped_source_mapped_bytes: Option<u64> = Unit::Bytes, Gauge, Session, "snapshot",
             "File bytes mapped read-only into the process; address space, not private memory.",
             "The page cache decides what is in memory.";
