@@ -192,6 +192,28 @@ fn expected(way: Way, cost: Cost, facts: &Facts) -> Cells {
             let ringed = count - direct;
             with(native(way, count, ringed, 0), &[("source_cache_dma_submit", direct), ("source_cache_copy_total", direct)])
         }
+        "event_record" | "event_create" | "event_synchronize" | "event_query" => of_events(way, call, facts),
+        "host_register" | "host_unregister" => {
+            let own = if call == "host_register" { "source_cache_registration" } else { "source_cache_unregistration" };
+            let nested = [(own, count), ("source_cache_registration_schedule", count), ("source_cache_copy_total", count)];
+            with(native(way, count, 0, 0), &nested)
+        }
+        "stream_wait_event" => {
+            let of_uploads = count - facts.vmm.uploads.fast_compute_wait_events.expect("counted");
+            let first = timer("source_cache_batch_bridge_submit_prepare");
+            let later = if matches!(way, Way::Subset | Way::Recycle) { of_uploads - first } else { of_uploads };
+            let beside = of_uploads - later;
+            with(native(way, later, 0, beside), &[("source_cache_batch_bridge_submit_prepare", first)])
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The same for what is done with events.
+fn of_events(way: Way, call: &str, facts: &Facts) -> Cells {
+    let (count, direct) = (facts.of(call), facts.direct());
+    let timer = |name: &str| facts.timer(name);
+    match call {
         "event_record" => {
             let (sent, uploads) = (facts.slots_sent(), facts.uploads());
             let result = if matches!(way, Way::Subset | Way::Recycle) { uploads } else { 0 };
@@ -248,18 +270,6 @@ fn expected(way: Way, cost: Cost, facts: &Facts) -> Cells {
                 ("native_transport_source_prepare", ahead),
             ];
             with(native(way, reap + ring + schedule + slots, ring, 0), &own)
-        }
-        "host_register" | "host_unregister" => {
-            let own = if call == "host_register" { "source_cache_registration" } else { "source_cache_unregistration" };
-            let nested = [(own, count), ("source_cache_registration_schedule", count), ("source_cache_copy_total", count)];
-            with(native(way, count, 0, 0), &nested)
-        }
-        "stream_wait_event" => {
-            let of_uploads = count - facts.vmm.uploads.fast_compute_wait_events.expect("counted");
-            let first = timer("source_cache_batch_bridge_submit_prepare");
-            let later = if matches!(way, Way::Subset | Way::Recycle) { of_uploads - first } else { of_uploads };
-            let beside = of_uploads - later;
-            with(native(way, later, 0, beside), &[("source_cache_batch_bridge_submit_prepare", first)])
         }
         _ => Vec::new(),
     }
