@@ -343,7 +343,7 @@ fn jumped(bench: &Streamed, way: Way, residency: ResidencyMode, behind: u64) -> 
     let clock = Arc::new(Jump { looks: AtomicU64::new(0), behind });
     let launches = if residency == ResidencyMode::Parts { LaunchScope::Parts } else { LaunchScope::Units };
     let config = OffloadConfig { residency, launches, clock: Arc::<Jump>::clone(&clock), ..bench.config(source, host) };
-    let offload = enable_offload(bench.from_file(), config).expect("attached");
+    let offload = enable_offload(bench.component(), config).expect("attached");
     for _ in 0..2 {
         bench.pass(&offload, &[0, 1, 2], launches).expect("a pass");
     }
