@@ -43,7 +43,7 @@ fn every_mode_gives_the_same_bits_from_files_and_from_memory() {
     ] {
         for (from_file, slots) in [(true, 2), (true, 5), (false, 2), (false, 3)] {
             let bench = bench("staged-modes");
-            let component = if from_file { bench.file_component() } else { bench.mosaic.component() };
+            let component = if from_file { bench.component() } else { bench.mosaic.component() };
             let config = OffloadConfig { residency, launches: scope, ..bench.config(SOURCE, staging(slots)) };
             let offload = enable_offload(component, config).expect("attached");
             let empty = rows(&offload).staging;
@@ -172,7 +172,7 @@ fn slots_that_cannot_be_registered_leave_nothing_behind() {
     let ledger = crate::support::ledger::Ledger::new(options, 0);
     let bench = bench("staged-unregistered");
     let config = OffloadConfig { driver: Arc::<_>::clone(&ledger) as Arc<dyn Driver>, ..bench.config(SOURCE, staging(2)) };
-    let error = enable_offload(bench.file_component(), config).map(|_| ()).expect_err("two slots need four pages");
+    let error = enable_offload(bench.component(), config).map(|_| ()).expect_err("two slots need four pages");
     assert_eq!(error.code(), "driver_out_of_memory");
     ledger.seen().assert_balanced();
     assert_eq!(bench.budget.totals().staging_bytes, 0);

@@ -207,6 +207,29 @@ fn expected(way: Way, cost: Cost, facts: &Facts) -> Cells {
             let ringed = count - direct;
             with(native(way, count, ringed, 0), &[("source_cache_dma_submit", direct), ("source_cache_copy_total", direct)])
         }
+        "event_record" | "event_create" | "event_synchronize" | "event_query" => of_events(way, call, facts),
+        "host_register" if way == Way::Mapped => vec![("mapped_source_registration", facts.attaching)],
+        "host_register" | "host_unregister" => {
+            let own = if call == "host_register" { "source_cache_registration" } else { "source_cache_unregistration" };
+            let nested = [(own, count), ("source_cache_registration_schedule", count), ("source_cache_copy_total", count)];
+            with(native(way, count, 0, 0), &nested)
+        }
+        "stream_wait_event" => {
+            let of_uploads = count - facts.vmm.uploads.fast_compute_wait_events.expect("counted");
+            let first = timer("source_cache_batch_bridge_submit_prepare");
+            let later = if matches!(way, Way::Subset | Way::Recycle) { of_uploads - first } else { of_uploads };
+            let beside = of_uploads - later;
+            with(native(way, later, 0, beside), &[("source_cache_batch_bridge_submit_prepare", first)])
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The same for what is done with events.
+fn of_events(way: Way, call: &str, facts: &Facts) -> Cells {
+    let (count, direct) = (facts.of(call), facts.direct());
+    let timer = |name: &str| facts.timer(name);
+    match call {
         "event_record" => {
             let (sent, uploads) = (facts.slots_sent(), facts.uploads());
             let result = if matches!(way, Way::Subset | Way::Recycle) { uploads } else { 0 };
@@ -250,19 +273,6 @@ fn expected(way: Way, cost: Cost, facts: &Facts) -> Cells {
                 ("native_transport_source_prepare", ahead),
             ];
             with(native(way, reap + ring + schedule + slots, ring, 0), &own)
-        }
-        "host_register" if way == Way::Mapped => vec![("mapped_source_registration", facts.attaching)],
-        "host_register" | "host_unregister" => {
-            let own = if call == "host_register" { "source_cache_registration" } else { "source_cache_unregistration" };
-            let nested = [(own, count), ("source_cache_registration_schedule", count), ("source_cache_copy_total", count)];
-            with(native(way, count, 0, 0), &nested)
-        }
-        "stream_wait_event" => {
-            let of_uploads = count - facts.vmm.uploads.fast_compute_wait_events.expect("counted");
-            let first = timer("source_cache_batch_bridge_submit_prepare");
-            let later = if matches!(way, Way::Subset | Way::Recycle) { of_uploads - first } else { of_uploads };
-            let beside = of_uploads - later;
-            with(native(way, later, 0, beside), &[("source_cache_batch_bridge_submit_prepare", first)])
         }
         _ => Vec::new(),
     }
@@ -336,7 +346,7 @@ fn jumped(bench: &Streamed, way: Way, residency: ResidencyMode, behind: u64) -> 
     let clock = Arc::new(Jump { looks: AtomicU64::new(0), behind });
     let launches = if residency == ResidencyMode::Parts { LaunchScope::Parts } else { LaunchScope::Units };
     let config = OffloadConfig { residency, launches, clock: Arc::<Jump>::clone(&clock), ..bench.config(source, host) };
-    let offload = enable_offload(bench.file_component(), config).expect("attached");
+    let offload = enable_offload(bench.component(), config).expect("attached");
     for _ in 0..2 {
         bench.pass(&offload, &[0, 1, 2], launches).expect("a pass");
     }

@@ -228,6 +228,17 @@ fn registered_beside(seen: &mut Seen) {
     bench.close(&offload);
 }
 
+/// Host memory that is registered where it lies.
+fn pinned(seen: &mut Seen) {
+    let mosaic = Mosaic::even(2, 1, 1 << 20);
+    let config =
+        OffloadConfig { source: SourceChoice::Cpu, residency: ResidencyMode::Demand, ..OffloadConfig::new(stepped(1 << 30)) };
+    let config = OffloadConfig { ceiling: Ceiling::Percent(99.0), ..config };
+    let offload = enable_offload(mosaic.component(), config).expect("attached");
+    seen.look(&offload);
+    offload.close(Duration::from_secs(1)).expect("closes");
+}
+
 /// A host that asks for memory under each view while it is made.
 #[derive(Debug)]
 struct Anyone;
@@ -317,6 +328,7 @@ fn every_row_is_seen_zero_and_not_zero() {
     read_ahead(&mut seen);
     staged(&mut seen);
     registered_beside(&mut seen);
+    pinned(&mut seen);
     made_at_attach(&mut seen);
     under_pressure(&mut seen);
     let mut wrong = Vec::new();

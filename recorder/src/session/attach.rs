@@ -66,10 +66,9 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
     let start = clock.now();
     let managed = (&sources, managed_ranges(&component, &planned.units));
     let (registrations, registrar) = register_mapped(&config, managed, &parts, &source);
-    let registered = Some(registrations.registered_bytes()).filter(|bytes| *bytes > 0);
-    registered.into_iter().for_each(|bytes| action("vmm_fast_register_mapped_source", start, bytes));
-    let pinned = Some(registrations.pinned_bytes()).filter(|bytes| *bytes > 0);
-    pinned.into_iter().for_each(|bytes| action("vmm_pin_source_weights", start, bytes));
+    let (mapped, pinned) = (registrations.registered_bytes(), registrations.pinned_bytes());
+    let registered = [("vmm_fast_register_mapped_source", mapped), ("vmm_pin_source_weights", pinned)];
+    registered.into_iter().filter(|(_, bytes)| *bytes > 0).for_each(|(name, bytes)| action(name, start, bytes));
 
     let events = EventPool::new(Arc::clone(&driver));
     let temporaries = Temporaries::new(Arc::clone(&driver), Arc::clone(&book), facts.page_bytes);

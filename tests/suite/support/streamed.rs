@@ -76,12 +76,12 @@ impl Streamed {
         }
     }
 
-    pub(crate) fn file_component(&self) -> Component {
+    pub(crate) fn component(&self) -> Component {
         component_of(&self.path)
     }
 
     pub(crate) fn attach(&self, source: SourceChoice, host: HostMemorySettings) -> ddo_recorder::Result<Offload> {
-        enable_offload(self.file_component(), self.config(source, host))
+        enable_offload(self.component(), self.config(source, host))
     }
 
     /// One step over the units in an order, checked for its bits.

@@ -52,7 +52,7 @@ section! {
             { gate: Gate::Informative };
         fast_prefetch_dropped_tensors: Option<u64> = Unit::Count("tensors"), Counter, Session, "order mismatch, failure, close",
             "Tensors read ahead whose upload did not come as expected; what was read was thrown away.",
-            "Growing each step: what is read ahead is read again on demand; look at the order of the passes.",
+            "Growing in steady state: uploads come in another order than reads were made for.",
             { gate: Gate::Informative };
         fast_prefetch_in_flight_tensors: Option<u64> = Unit::Count("tensors"), Gauge, Session, "snapshot",
             "Tensors being read ahead, or read and waiting for their upload.",
