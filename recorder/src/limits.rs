@@ -23,6 +23,10 @@ pub const MAX_FORCED_SIZES: usize = 6;
 pub const FORECAST_PASSES: (u64, u64) = (2, 3);
 /// Visits of parts that all simulations of one plan may make: beyond it the plan costs more than it gains.
 pub const MAX_FORECAST_VISITS: u64 = 10_000_000;
+/// Visits of parts from which on simulations run side by side: below it they take less than starting threads is worth.
+pub const MIN_PARALLEL_VISITS: u64 = 100_000;
+/// Simulations that run side by side.
+pub const MAX_PARALLEL_FORECASTS: usize = 16;
 /// Work of a whole pass that is tried while no unit was measured, in percent of the time that the link needs.
 pub const ASSUMED_WORK_PERCENTS: [u64; 3] = [5, 25, 100];
 /// Rate that stands for a link whose rate is not known, in bytes a second; only its ratio to the work matters then.
@@ -83,8 +87,8 @@ pub const MAX_ALLOCATION_STEPS: usize = 8192;
 pub const MAX_ACCESS_RETRIES: u32 = 4;
 /// Bytes registered at a time: whole segments, so that a refusal loses little.
 pub const REGISTRATION_SEGMENT_BYTES: u64 = 64 << 20;
-/// Bytes registered at a time beside a pass. A driver registers under a lock that copies need, too, at 34 to 37 GB/s: half a
-/// millisecond, while queued copies of less than that many bytes keep the link busy twice as long. Whole segments took 2 ms.
+/// Bytes registered at a time beside a pass. A driver registers under a lock that copies need, too: half a millisecond, and
+/// 2 ms for whole segments. Smaller pieces cost more in all (4 MiB took 0.4 ms beside copies).
 pub const REGISTRATION_PIECE_BYTES: u64 = 16 << 20;
 /// Pause after each piece that is registered beside a pass, in percent of the time that it took: whoever waits for the
 /// driver's lock, which is not a fair one, has it at least as long.

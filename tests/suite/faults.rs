@@ -381,14 +381,18 @@ fn access_that_never_gets_ready_is_given_up_and_nothing_is_left() {
 /// C14: the second piece of memory cannot be created; the first is taken back, and a later try works.
 #[test]
 fn memory_created_before_a_failure_is_taken_back() {
-    let (ledger, _, mut arena) = arena(script(&[("memory_create", &[None, Some(DriverErrorKind::OutOfMemory)])]), 2);
-    let refused = arena.fault(&(0..2 * PAGE)).expect("a device without memory is a refusal");
+    let out_of_memory = Some(DriverErrorKind::OutOfMemory);
+    let (ledger, _, mut arena) = arena(script(&[("memory_create", &[None, None, out_of_memory])]), 3);
+    // The page in the middle is there: the others are two pieces.
+    assert_eq!(arena.fault(&(PAGE..2 * PAGE)).expect("one page"), Admission::Granted);
+    let refused = arena.fault(&(0..3 * PAGE)).expect("a device without memory is a refusal");
     assert!(matches!(refused, Admission::Refused(refusal) if refusal.code == DEVICE_MEMORY && refusal.got == 2 * PAGE));
     let calls = ledger.seen().calls;
-    assert_eq!((calls["memory_create"], calls["memory_unmap"], calls["memory_release"]), (2, 1, 1));
-    assert_eq!((arena.levels().resident_bytes, ledger.seen().mapped_bytes), (0, 0));
-    assert_eq!(arena.fault(&(0..2 * PAGE)).expect("the later try"), Admission::Granted);
-    assert_eq!(arena.levels().resident_bytes, 2 * PAGE);
+    assert_eq!((calls["memory_create"], calls["memory_unmap"], calls["memory_release"]), (3, 1, 1));
+    assert_eq!((arena.levels().resident_bytes, ledger.seen().mapped_bytes), (PAGE, PAGE));
+    assert_eq!(arena.levels().materialized_pages, 1, "what was taken back never counted");
+    assert_eq!(arena.fault(&(0..3 * PAGE)).expect("the later try"), Admission::Granted);
+    assert_eq!((arena.levels().resident_bytes, ledger.seen().calls["memory_create"]), (3 * PAGE, 5));
     arena.release().expect("given back");
     ledger.seen().assert_balanced();
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use rustix::fs::{Mode, OFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -175,24 +175,6 @@ impl MappedFile {
     /// Mapped bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
-    }
-
-    /// Brings a stretch into memory and into the process's page table, as far as the system goes along: what is missing is
-    /// brought in by whoever needs it.
-    ///
-    /// # Cost
-    /// Reads from the file what the page cache lacks.
-    pub fn populate(&self, offset: u64, bytes: u64) {
-        let page = rustix::param::page_size();
-        let (Ok(offset), Ok(bytes)) = (usize::try_from(offset), usize::try_from(bytes)) else { return };
-        let end = offset.saturating_add(bytes).min(self.bytes);
-        let start = offset / page * page;
-        if start >= end {
-            return;
-        }
-        // SAFETY: the range lies inside the mapping that this value owns; reading pages in changes no bytes, and pages that a
-        // shortened file lacks are an error of the call, not a signal.
-        let _ = unsafe { rustix::mm::madvise((self.address + start) as *mut _, end - start, Advice::LinuxPopulateRead) };
     }
 }
 

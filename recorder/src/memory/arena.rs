@@ -49,6 +49,13 @@ pub struct ArenaRules {
     pub reuse: bool,
 }
 
+/// Memory, and the pages that it lies under: one where pages are reused, neighbours that came together otherwise.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    memory: PhysicalId,
+    pages: usize,
+}
+
 /// The arena.
 #[derive(Debug)]
 pub struct Arena {
@@ -56,7 +63,8 @@ pub struct Arena {
     base: DeviceAddress,
     rules: ArenaRules,
     pages: Pages,
-    memory: Vec<Option<PhysicalId>>,
+    /// By the first of the pages that one piece of memory lies under.
+    memory: Vec<Option<Piece>>,
     levels: ArenaLevels,
     book: Arc<MappingBook>,
 }
@@ -77,7 +85,7 @@ impl Arena {
         let virtual_bytes = pages.saturating_mul(page_bytes);
         let base = driver.address_reserve(virtual_bytes)?;
         let levels = ArenaLevels { virtual_bytes, ceiling_bytes: rules.ceiling_bytes, ..ArenaLevels::default() };
-        let memory: Vec<Option<PhysicalId>> = (0..pages).map(|_| None).collect();
+        let memory: Vec<Option<Piece>> = (0..pages).map(|_| None).collect();
         let pages = Pages::new(memory.len(), rules.ceiling_bytes / page_bytes);
         Ok(Arena { driver, base, rules: ArenaRules { page_bytes, ..rules }, pages, memory, levels, book })
     }
@@ -185,10 +193,24 @@ impl Arena {
 
     /// Gives pages memory in turn.
     fn carry_out(&mut self, plan: &[Supply]) -> DriverResult<()> {
+        if plan.is_empty() {
+            return Ok(());
+        }
+        if self.rules.reuse {
+            self.page_by_page(plan)?
+        } else {
+            self.stretch_by_stretch(plan)?
+        };
+        self.levels.faults += 1;
+        Ok(())
+    }
+
+    /// What may be taken away again alone comes alone.
+    fn page_by_page(&mut self, plan: &[Supply]) -> DriverResult<()> {
         let mut last_from = None;
-        for (done, supply) in plan.iter().enumerate() {
+        for supply in plan {
             let given = match *supply {
-                Supply::Fresh { page } => self.map_page(page),
+                Supply::Fresh { page } => self.map_pages(page, 1),
                 Supply::Moved { from, to } => {
                     let moved = self.move_page(from, to);
                     if !self.pages.has_memory(from) {
@@ -199,17 +221,27 @@ impl Arena {
                     moved
                 }
             };
-            if let Err(error) = given {
-                if !self.rules.reuse {
-                    // A page that cannot be given back stays in the books, and is found mapped by the next fault.
-                    let fresh = |supply: &Supply| if let Supply::Fresh { page } = supply { Some(*page) } else { None };
-                    let _ = plan.iter().take(done).filter_map(fresh).try_for_each(|page| self.take_back(page));
-                }
-                return Err(error);
+            given?;
+        }
+        Ok(())
+    }
+
+    /// Neighbours get one piece of memory: a call for all of them.
+    fn stretch_by_stretch(&mut self, plan: &[Supply]) -> DriverResult<()> {
+        let mut stretches: Vec<Range<usize>> = Vec::new();
+        for supply in plan {
+            let Supply::Fresh { page } = *supply else { continue };
+            match stretches.last_mut().filter(|last| last.end == page) {
+                Some(last) => last.end += 1,
+                None => stretches.push(page..page + 1),
             }
         }
-        if !plan.is_empty() {
-            self.levels.faults += 1;
+        for (done, stretch) in stretches.iter().enumerate() {
+            if let Err(error) = self.map_pages(stretch.start, stretch.len()) {
+                // What cannot be given back stays in the books, and is found mapped by the next fault.
+                let _ = stretches.iter().take(done).try_for_each(|stretch| self.take_back(stretch.clone()));
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -218,41 +250,45 @@ impl Arena {
         self.address(page as u64 * self.rules.page_bytes)
     }
 
-    fn enter(&mut self, page: usize, memory: PhysicalId) {
-        if let Some(entry) = self.memory.get_mut(page) {
-            *entry = Some(memory);
-        }
-        self.pages.gain(page);
-        self.levels.materialized_pages += 1;
+    fn bytes_of(&self, pages: usize) -> u64 {
+        pages as u64 * self.rules.page_bytes
     }
 
-    fn strike(&mut self, page: usize) {
-        if let Some(entry) = self.memory.get_mut(page) {
+    fn enter(&mut self, first: usize, piece: Piece) {
+        if let Some(entry) = self.memory.get_mut(first) {
+            *entry = Some(piece);
+        }
+        (first..first + piece.pages).for_each(|page| self.pages.gain(page));
+        self.levels.materialized_pages += piece.pages as u64;
+    }
+
+    fn strike(&mut self, first: usize, pages: usize) {
+        if let Some(entry) = self.memory.get_mut(first) {
             *entry = None;
         }
-        self.pages.lose(page);
+        (first..first + pages).for_each(|page| self.pages.lose(page));
     }
 
-    fn map_page(&mut self, page: usize) -> DriverResult<()> {
-        let memory = map_fresh(&*self.driver, self.page_address(page), self.rules.page_bytes, &self.book)?;
-        self.enter(page, memory);
+    fn map_pages(&mut self, first: usize, pages: usize) -> DriverResult<()> {
+        let memory = map_fresh(&*self.driver, self.page_address(first), self.bytes_of(pages), &self.book)?;
+        self.enter(first, Piece { memory, pages });
         Ok(())
     }
 
     fn move_page(&mut self, from: usize, to: usize) -> DriverResult<()> {
         let nothing = || DriverError::new("memory_map", DriverErrorKind::System, "the page that was chosen has no memory");
-        let memory = self.memory.get(from).copied().flatten().ok_or_else(nothing)?;
-        let bytes = self.rules.page_bytes;
+        let piece = self.memory.get(from).copied().flatten().ok_or_else(nothing)?;
+        let bytes = self.bytes_of(piece.pages);
         self.driver.memory_unmap(self.page_address(from), bytes)?;
-        self.strike(from);
-        match map_moved(&*self.driver, self.page_address(to), bytes, memory, &self.book) {
+        self.strike(from, piece.pages);
+        match map_moved(&*self.driver, self.page_address(to), bytes, piece.memory, &self.book) {
             Ok(()) => {
-                self.enter(to, memory);
+                self.enter(to, piece);
                 self.levels.reused_pages += 1;
             }
             Err(failure) => {
                 if failure.still_mapped {
-                    self.enter(to, memory);
+                    self.enter(to, piece);
                 }
                 return Err(failure.error);
             }
@@ -260,20 +296,20 @@ impl Arena {
         Ok(())
     }
 
-    fn unmap_page(&mut self, page: usize) -> DriverResult<()> {
-        let Some(memory) = self.memory.get(page).copied().flatten() else { return Ok(()) };
-        let given_back = give_back(&*self.driver, self.page_address(page), self.rules.page_bytes, memory, &self.book);
+    fn unmap_piece(&mut self, first: usize) -> DriverResult<()> {
+        let Some(Piece { memory, pages }) = self.memory.get(first).copied().flatten() else { return Ok(()) };
+        let given_back = give_back(&*self.driver, self.page_address(first), self.bytes_of(pages), memory, &self.book);
         if !given_back.as_ref().is_err_and(|failure| failure.still_mapped) {
-            self.strike(page);
+            self.strike(first, pages);
         }
         given_back.map_err(|failure| failure.error)
     }
 
-    /// Undoes a page that a failing call mapped: it never counted.
-    fn take_back(&mut self, page: usize) -> DriverResult<()> {
-        let taken = self.unmap_page(page);
-        if !self.pages.has_memory(page) {
-            self.levels.materialized_pages -= 1;
+    /// Undoes a stretch that a failing call mapped: it never counted.
+    fn take_back(&mut self, stretch: Range<usize>) -> DriverResult<()> {
+        let taken = self.unmap_piece(stretch.start);
+        if !self.pages.has_memory(stretch.start) {
+            self.levels.materialized_pages -= stretch.len() as u64;
         }
         taken
     }
@@ -285,7 +321,7 @@ impl Arena {
     pub fn release(&mut self) -> DriverResult<()> {
         let mut first = Ok(());
         for page in 0..self.memory.len() {
-            first = first.and(self.unmap_page(page));
+            first = first.and(self.unmap_piece(page));
         }
         first?;
         if self.levels.virtual_bytes > 0 {

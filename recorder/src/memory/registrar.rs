@@ -48,8 +48,6 @@ impl UnderWay {
 
 /// A piece that is being registered.
 struct Piece {
-    file: Arc<MappedFile>,
-    offset: u64,
     lease: HostBytes,
 }
 
@@ -112,6 +110,7 @@ pub struct Registrar {
     /// Whether something may be ready.
     news: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    started: AtomicBool,
     scope: HostScope,
 }
 
@@ -135,6 +134,7 @@ impl Registrar {
             changed: Condvar::new(),
             news: AtomicBool::new(false),
             thread: Mutex::new(None),
+            started: AtomicBool::new(false),
             scope: HostScope::default(),
         }
     }
@@ -146,11 +146,9 @@ impl Registrar {
     /// Registers the next piece, unless one is under way; whether more is left.
     ///
     /// # Cost
-    /// One registration; brings the piece's bytes into memory first.
+    /// One registration; reads from the file what the page cache lacks.
     pub fn step(&self) -> bool {
         if let Some(piece) = self.begin() {
-            // The driver's lock is held for pinning alone, not for page faults.
-            piece.file.populate(piece.offset, piece.lease.bytes());
             let registered = self.scope.time(&*self.clock, || self.driver.host_register(&piece.lease, HostAccess::ReadOnly));
             self.conclude(piece.lease.bytes(), registered);
         }
@@ -174,8 +172,7 @@ impl Registrar {
         let UnderWay { segment, registered_bytes, .. } = book.under_way.as_ref()?;
         let offset = segment.offset + registered_bytes;
         let bytes = self.piece_bytes.min(segment.bytes - registered_bytes);
-        let file = Arc::clone(&segment.file);
-        let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::<MappedFile>::clone(&file);
+        let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::<MappedFile>::clone(&segment.file);
         let Some(lease) = HostBytes::new(owner, offset, bytes) else {
             book.refuse("the segment lies outside its file", bytes);
             drop(book);
@@ -183,7 +180,7 @@ impl Registrar {
             return None;
         };
         book.busy = true;
-        Some(Piece { file, offset, lease })
+        Some(Piece { lease })
     }
 
     fn conclude(&self, bytes: u64, registered: DriverResult<RegistrationId>) {
@@ -269,8 +266,11 @@ impl Registrar {
         book.is_over()
     }
 
-    /// Starts a thread that registers everything. Where none can be had, that is a refusal.
+    /// Starts a thread that registers everything, once. Where none can be had, that is a refusal.
     pub fn start(self: &Arc<Self>) {
+        if self.started.swap(true, Ordering::Relaxed) || self.lock().is_over() {
+            return;
+        }
         let registrar = Arc::clone(self);
         let thread = std::thread::Builder::new().name("ddo-registrar".into()).spawn(move || registrar.work());
         match thread {
@@ -423,7 +423,5 @@ mod tests {
         assert!(registrar.levels().refused);
         let reason = registrar.refused().expect("declined");
         assert!(reason.ends_with("8192 bytes are registered, 4096 more were asked for"), "{reason}");
-        file.populate(u64::MAX, 1);
-        file.populate(19_999, u64::MAX);
     }
 }

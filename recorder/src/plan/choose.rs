@@ -1,7 +1,7 @@
 //! "Which way is the fastest?" Ways to place a component, compared by simulating passes.
 
 use super::forecast::{Costs, Forecast, StreamPlan};
-use crate::limits::{FORECAST_PASSES, MAX_AHEAD_PARTS, MAX_FORECAST_VISITS};
+use crate::limits::{FORECAST_PASSES, MAX_AHEAD_PARTS, MAX_FORECAST_VISITS, MAX_PARALLEL_FORECASTS, MIN_PARALLEL_VISITS};
 
 /// A way, as the simulation sees it.
 #[derive(Clone, Copy, Debug)]
@@ -37,21 +37,61 @@ pub fn choose(scenes: &[Scene], ways: &[Way<'_>]) -> Option<Choice> {
     let mut order: Vec<(usize, f64)> = ways.iter().enumerate().map(|(index, way)| (index, bound(scenes, way))).collect();
     order.sort_by(|(a, x), (b, y)| x.total_cmp(y).then(a.cmp(b)));
     let (mut best, mut visits): (Option<Choice>, u64) = (None, 0);
-    for (index, bound) in order {
-        let Some(way) = ways.get(index) else { continue };
-        visits = visits.saturating_add(scenes.iter().map(|scene| cost(&scene.costs, way)).sum());
-        if visits > MAX_FORECAST_VISITS || best.is_some_and(|best| bound > best.worst_ratio) {
+    let mut left = order.as_slice();
+    while let Some((_, bound)) = left.first() {
+        if best.is_some_and(|best| *bound > best.worst_ratio) {
             break;
         }
+        let (batch, further) = left.split_at(left.len().min(side_by_side(visits)));
+        left = further;
+        let mut affordable: Vec<(usize, &Way<'_>)> = Vec::new();
+        for (index, way) in batch.iter().filter_map(|(index, _)| ways.get(*index).map(|way| (*index, way))) {
+            visits = visits.saturating_add(scenes.iter().map(|scene| cost(&scene.costs, way)).sum());
+            if visits > MAX_FORECAST_VISITS {
+                left = &[];
+                break;
+            }
+            affordable.push((index, way));
+        }
         let limit = best.map_or(f64::INFINITY, |best| best.worst_ratio);
-        let Some(worst_ratio) = worst(scenes, way, limit) else { continue };
-        let better =
-            best.is_none_or(|best| worst_ratio < best.worst_ratio || (worst_ratio == best.worst_ratio && index < best.way));
-        if better {
-            best = Some(Choice { way: index, worst_ratio });
+        for (index, worst_ratio) in worst_of_each(scenes, &affordable, limit) {
+            let better =
+                best.is_none_or(|best| worst_ratio < best.worst_ratio || (worst_ratio == best.worst_ratio && index < best.way));
+            if better {
+                best = Some(Choice { way: index, worst_ratio });
+            }
         }
     }
     best
+}
+
+/// How many ways are simulated at a time: one while all is done in a moment, later one on each processor. Which way wins does
+/// not depend on it.
+fn side_by_side(visits: u64) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if visits < MIN_PARALLEL_VISITS { 1 } else { processors().min(MAX_PARALLEL_FORECASTS) }
+}
+
+/// The worst ratio of each way that runs and is not worse than the limit.
+fn worst_of_each(scenes: &[Scene], ways: &[(usize, &Way<'_>)], limit: f64) -> Vec<(usize, f64)> {
+    if let [(index, way)] = ways {
+        return worst(scenes, way, limit).map(|ratio| (*index, ratio)).into_iter().collect();
+    }
+    std::thread::scope(|scope| {
+        let started: Vec<_> = ways
+            .iter()
+            .map(|(index, way)| {
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || worst(scenes, way, limit));
+                (*index, *way, thread.ok())
+            })
+            .collect();
+        let ended = started.into_iter().map(|(index, way, thread)| {
+            // One that has no thread of its own runs here.
+            let ratio = thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| worst(scenes, way, limit));
+            ratio.map(|ratio| (index, ratio))
+        });
+        ended.flatten().collect()
+    })
 }
 
 /// The worst ratio; `None` when the way does not run or is worse than the limit.

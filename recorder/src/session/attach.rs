@@ -107,7 +107,6 @@ pub fn enable_offload(component: Component, config: OffloadConfig) -> Result<Off
         host,
         fixed,
     };
-    inner.start_registering();
     Ok(Offload { inner: Arc::new(inner) })
 }
 

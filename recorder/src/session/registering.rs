@@ -101,7 +101,7 @@ pub(super) fn register_mapped(
 }
 
 impl Inner {
-    /// Starts what registers in the background.
+    /// Starts what registers in the background, once a pass is over: the first one has the link and the readers to itself.
     pub(super) fn start_registering(&self) {
         if let Some(registrar) = self.registrar.as_ref().filter(|_| self.timing == RegistrationTiming::Background) {
             registrar.start();
@@ -174,11 +174,13 @@ impl Offload {
         self.inner.registrar.as_ref().is_some_and(|registrar| registrar.step())
     }
 
-    /// Blocks until nothing is left to register in the background, at most for the given time; whether nothing is.
+    /// Blocks until nothing is left to register in the background, at most for the given time; whether nothing is. Starts it
+    /// where no pass has ended yet.
     ///
     /// # Cost
     /// Waits for registrations. Passes of other threads go on.
     pub fn wait_registered(&self, at_most: Duration) -> bool {
+        self.inner.start_registering();
         self.inner.registrar.as_ref().is_none_or(|registrar| registrar.wait(at_most))
     }
 }

@@ -465,6 +465,7 @@ impl Offload {
         let marks = self.inner.marks.get();
         let wait = marks.as_ref().and_then(|marks| marks.step());
         state.order.end_pass();
+        self.inner.start_registering();
         self.inner.learn(&mut state);
         self.inner.choose_timed_pass(&mut state);
         if let (Some(marks), Some(token)) = (marks, wait) {
