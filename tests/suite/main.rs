@@ -41,6 +41,7 @@ mod registration;
 mod runtime;
 mod scopes;
 mod simulation;
+mod small_models;
 mod sources;
 mod sources_simulation;
 mod staged;
