@@ -168,6 +168,8 @@ pub const MAX_PATTERNS: usize = 64;
 pub const SAME_REQUEST: Duration = Duration::from_millis(250);
 /// Longest single wait for an event: a year, in seconds; longer ones overflow the clocks of some systems.
 pub const MAX_WAIT_SECONDS: u64 = 365 * 86_400;
+/// Longest wait for memory in use before a look at whether the session still lives.
+pub const CAPACITY_WAIT_SLICE: Duration = Duration::from_millis(100);
 /// Two interrupts by key within this time ask to end a command that has no handler for them.
 pub const QUICK_INTERRUPTS: Duration = Duration::from_secs(1);
 /// Ancestors looked at to find the shell of a job; deeper process trees are not a shell's.

@@ -143,7 +143,7 @@ fn a_component_that_fits_is_uploaded_once_and_never_evicted() {
     }
     let vmm = attached.vmm();
     assert_eq!((vmm.uploads.fast_uploads, vmm.evictions, vmm.arena.fast_arena_evicted_pages), (Some(8), Some(0), Some(0)));
-    assert!(attached.offload.units().iter().all(|unit| unit.resident && unit.streamed_bytes == 0));
+    assert_eq!(attached.report().runtime.state.planner_decisions.vmm_streamed_bytes_per_pass, 0);
     attached.close();
 }
 
@@ -350,4 +350,39 @@ fn scopes_of_the_upload_stream_count_arena_uploads() {
         (Some(0), Some(0.0))
     );
     slots.close();
+}
+
+/// The ceiling is no bound, the device is: units come and go all the same.
+#[test]
+fn a_device_smaller_than_the_ceiling_is_shared_by_units_that_come_and_go() {
+    let attached = Attached::new(6, stepped(8 * PAGE), 8 * PAGE, |_| ());
+    let order: Vec<usize> = (0..6).collect();
+    for _ in 0..2 {
+        assert_eq!(attached.pass(&order, true), attached.mosaic.reference(&order));
+    }
+    let vmm = attached.vmm();
+    assert!(vmm.arena.fast_arena_evicted_pages > Some(0) && vmm.arena.fast_resident_bytes <= Some(8 * PAGE));
+    assert_eq!(vmm.admission.fast_fault_failures, Some(0));
+    attached.close();
+}
+
+/// A host that waits for memory holds nothing in hand: the session can be closed, and the wait ends with it.
+#[test]
+fn closing_ends_the_wait_of_a_unit_for_memory_in_use() {
+    let threaded = HostDriver::new(HostOptions { page_bytes: PAGE, ..HostOptions::default() }).expect("a host driver");
+    let attached = Attached::new(2, threaded, 2 * PAGE, |config| config.ceiling = Ceiling::Bytes(2 * PAGE));
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let guard = attached.offload.unit(attached.mosaic.id(&attached.offload, 0)).expect("fits");
+    let job = Job::host(move |_| wait.recv().map_err(|error| ddo_recorder::JobError::new(error.to_string())));
+    attached.offload.launch(attached.offload.compute_stream(), guard, job).expect("queued");
+    let (offload, id) = (attached.offload.clone(), attached.mosaic.id(&attached.offload, 1));
+    let waiting = std::thread::spawn(move || offload.unit(id).map(drop).expect_err("closed").code());
+    while attached.calls("event_wait") == 0 {
+        std::thread::yield_now();
+    }
+    let report = attached.offload.close(Duration::from_millis(20)).expect("nothing is in hand");
+    assert!(report.errors.iter().any(|error| error.contains("in flight")), "{report:?}");
+    release.send(()).expect("the job waits");
+    assert_eq!(waiting.join().expect("no panic"), "closed");
+    attached.offload.wait_stream(attached.offload.compute_stream()).expect("the job ends well");
 }

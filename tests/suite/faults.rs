@@ -340,6 +340,31 @@ fn every_call_fails_once_with_staging_slots() {
     every_call_fails_once(&subject, false);
 }
 
+#[test]
+fn every_call_fails_once_with_units_on_demand_out_of_retained_storage() {
+    let mosaic = Mosaic { sizes: vec![vec![40_000, 700], vec![30_000], vec![12_288, 17_312], vec![20_000]] };
+    let folder = scratch("faults-on-demand");
+    let path = mosaic.checkpoint(folder.path());
+    let submit = |offload: &Offload, unit: u64, state: &Arc<Mutex<u64>>, lasting| {
+        mosaic.submit(offload, unit as usize, state, lasting, LaunchScope::Units)
+    };
+    let retained = |config: &mut OffloadConfig| {
+        small_ring(config, SourceChoice::Retained);
+        (config.host.retained_slot_bytes, config.host.retained_slots) = (64 << 10, 2);
+        config.fault_fallback = true;
+    };
+    let subject = Subject {
+        component: &|| tiny::component_of(&path),
+        submit: &submit,
+        right: mosaic.reference(&[0, 1, 2, 3]),
+        ceiling: 9 * PAGE,
+        residency: ResidencyMode::Demand,
+        launches: LaunchScope::Units,
+        settings: &retained,
+    };
+    every_call_fails_once_below(&subject, u64::MAX, false);
+}
+
 fn script(answers: &[(&'static str, &[Option<DriverErrorKind>])]) -> Script {
     let by_name: BTreeMap<_, _> =
         answers.iter().map(|(name, answers)| (*name, answers.iter().copied().collect::<VecDeque<_>>())).collect();

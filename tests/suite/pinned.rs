@@ -111,3 +111,41 @@ fn the_limit_of_the_process_holds_to_the_byte() {
         assert_eq!(registered == all, exact, "{registered} under {limit}");
     }
 }
+
+/// Two components read the same host memory: whoever closes first leaves the registration to the other.
+#[test]
+fn what_two_components_read_stays_registered_until_the_last_has_closed() {
+    let options = HostOptions { mode: HostMode::Stepped, page_bytes: PAGE, ..HostOptions::default() };
+    let ledger = Ledger::new(options, u64::MAX);
+    let (budget, mosaic) = (Arc::new(HostBudget::default()), mosaic());
+    let component = mosaic.component();
+    let attach = || {
+        let config = OffloadConfig {
+            source: SourceChoice::Cpu,
+            residency: ResidencyMode::Parts,
+            launches: LaunchScope::Parts,
+            part_bytes: 1,
+            host_budget: Arc::clone(&budget),
+            ..OffloadConfig::new(Arc::<Ledger>::clone(&ledger))
+        };
+        enable_offload(component.clone(), OffloadConfig { ceiling: Ceiling::Bytes(2 * MIB + 3 * PAGE), ..config })
+            .expect("attached")
+    };
+    let (first, second) = (attach(), attach());
+    let registered = budget.totals().registered_bytes;
+    assert!(registered > 0 && ledger.seen().registered_bytes == registered, "once for both");
+    let told = |offload: &ddo_recorder::Offload| {
+        let report = offload.metrics_snapshot(SnapshotOptions::default()).expect("a report");
+        report.runtime.vmm.expect("attached").sources.fast_cpu_source_registered_bytes
+    };
+    assert_eq!((told(&first), told(&second)), (Some(registered), Some(registered)));
+    first.close(Duration::from_secs(1)).expect("closes");
+    assert_eq!(ledger.seen().registered_bytes, registered, "the other still reads it");
+    let state = Arc::new(Mutex::new(1));
+    (0..3).for_each(|unit| mosaic.submit(&second, unit, &state, Duration::ZERO, LaunchScope::Parts).expect("submitted"));
+    second.wait_idle().expect("idle");
+    assert_eq!(*state.lock().expect("jobs do not panic"), mosaic.reference(&[0, 1, 2]));
+    second.close(Duration::from_secs(1)).expect("closes");
+    ledger.seen().assert_balanced();
+    assert_eq!(budget.totals(), HostTotals::default());
+}

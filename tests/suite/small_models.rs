@@ -167,14 +167,15 @@ proptest! {
         }
     }
 
-    /// Somebody who waits for an event of the pool without owning it may rely on it: until the wait ends nothing that is given
-    /// back is used again or destroyed.
+    /// Somebody who waits for an event of the pool without owning it may rely on it: until the wait ends it is neither used again
+    /// nor destroyed, and all others are.
     #[test]
-    fn events_are_used_by_one_at_a_time_and_never_under_a_wait(acts in prop::collection::vec(0..10u8, 1..700)) {
+    fn events_are_used_by_one_at_a_time_and_never_under_a_wait(acts in prop::collection::vec(0..11u8, 1..700)) {
         let ledger = Ledger::new(HostOptions::default(), 0);
         let driver: Arc<Ledger> = Arc::clone(&ledger);
         let mut pool = EventPool::new(driver);
-        let (mut taken, mut free, mut parked, mut waits): (Vec<EventId>, Vec<EventId>, Vec<EventId>, u32) = Default::default();
+        let (mut taken, mut free, mut parked): (Vec<EventId>, Vec<EventId>, Vec<EventId>) = Default::default();
+        let mut awaited: Vec<EventId> = Vec::new();
         let (mut created, mut reused, mut destroyed) = (0, 0, 0);
         for act in acts {
             match act {
@@ -196,7 +197,7 @@ proptest! {
                 6 | 7 if !taken.is_empty() => {
                     let event = taken.swap_remove(taken.len() / 2);
                     pool.give(event).expect("no driver fails");
-                    if waits > 0 {
+                    if awaited.contains(&event) {
                         parked.push(event);
                     } else if free.len() < MAX_IDLE_EVENTS {
                         free.push(event);
@@ -204,18 +205,18 @@ proptest! {
                         destroyed += 1;
                     }
                 }
-                8 => {
-                    pool.begin_wait();
-                    waits += 1;
+                8 | 9 if !taken.is_empty() => {
+                    let event = taken[taken.len() / 3];
+                    pool.begin_wait(event);
+                    awaited.push(event);
                 }
-                9 if waits > 0 => {
-                    pool.end_wait().expect("no driver fails");
-                    waits -= 1;
-                    if waits == 0 {
-                        let room = MAX_IDLE_EVENTS - free.len();
-                        destroyed += parked.len().saturating_sub(room) as u64;
-                        parked.truncate(room);
-                        free.append(&mut parked);
+                10 if !awaited.is_empty() => {
+                    let event = awaited.remove(0);
+                    pool.end_wait(event).expect("no driver fails");
+                    let given = parked.iter().position(|other| *other == event).filter(|_| !awaited.contains(&event));
+                    if let Some(index) = given {
+                        parked.swap_remove(index);
+                        if free.len() < MAX_IDLE_EVENTS { free.push(event) } else { destroyed += 1 }
                     }
                 }
                 _ => {}

@@ -1,6 +1,8 @@
 //! Host memory of sources, over all components of the process.
 
+use crate::driver::{Driver, DriverResult, HostAccess, HostBytes, RegistrationId};
 use crate::error::Refusal;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What the sources of a process hold, in bytes.
@@ -18,6 +20,19 @@ pub struct HostTotals {
 #[derive(Debug, Default)]
 pub struct HostBudget {
     totals: Mutex<HostTotals>,
+    /// Host memory that is registered where it lies, by where it begins and how long it is: several components may read the
+    /// same, and the last one ends the registration.
+    pinned: Mutex<BTreeMap<PinnedRange, Pin>>,
+}
+
+/// First byte and length of host memory.
+pub(super) type PinnedRange = (usize, u64);
+
+#[derive(Debug)]
+struct Pin {
+    driver: Arc<dyn Driver>,
+    id: RegistrationId,
+    users: u64,
 }
 
 /// The books that components share by default.
@@ -31,6 +46,44 @@ impl HostBudget {
 
     fn lock(&self) -> MutexGuard<'_, HostTotals> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers host memory, or takes a share in its registration; `None` where the limit or the driver declines.
+    pub(super) fn pin(&self, driver: &Arc<dyn Driver>, bytes: &HostBytes, limit_bytes: u64) -> Option<PinnedRange> {
+        let range = (bytes.as_slice().as_ptr() as usize, bytes.bytes());
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pin) = pinned.get_mut(&range) {
+            pin.users += 1;
+            return Some(range);
+        }
+        self.enter_registered(range.1, limit_bytes).ok()?;
+        match driver.host_register(bytes, HostAccess::ReadWrite) {
+            Ok(id) => {
+                pinned.insert(range, Pin { driver: Arc::clone(driver), id, users: 1 });
+                Some(range)
+            }
+            Err(_) => {
+                self.leave_registered(range.1);
+                None
+            }
+        }
+    }
+
+    /// Gives a share back; the last one ends the registration.
+    ///
+    /// # Errors
+    /// The driver's; the share stays then.
+    pub(super) fn unpin(&self, range: PinnedRange) -> DriverResult<()> {
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pin) = pinned.get_mut(&range) else { return Ok(()) };
+        if pin.users > 1 {
+            pin.users -= 1;
+            return Ok(());
+        }
+        pin.driver.host_unregister(pin.id)?;
+        pinned.remove(&range);
+        self.leave_registered(range.1);
+        Ok(())
     }
 
     /// What is held now.

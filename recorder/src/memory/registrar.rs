@@ -238,6 +238,13 @@ impl Registrar {
         std::mem::take(&mut book.ready)
     }
 
+    /// Registers nothing, for a reason.
+    pub fn decline(&self, reason: &str) {
+        let mut book = self.lock();
+        let asked = book.waiting.iter().map(|segment| segment.bytes).sum();
+        book.refuse(reason, asked);
+    }
+
     /// How far it has come.
     pub fn levels(&self) -> RegistrarLevels {
         let book = self.lock();
@@ -279,6 +286,7 @@ impl Registrar {
                 let mut book = self.lock();
                 let asked = book.waiting.iter().map(|segment| segment.bytes).sum();
                 book.refuse(&format!("no thread could be started: {error}"), asked);
+                self.changed.notify_all();
             }
         }
     }
@@ -300,6 +308,15 @@ impl Registrar {
         let paused = self.changed.wait_timeout_while(self.lock(), lasting, |book| !book.ended);
         let (book, _) = paused.unwrap_or_else(PoisonError::into_inner);
         book.ended
+    }
+
+    /// Lets nothing further begin. What is under way goes on.
+    pub fn stop(&self) {
+        let mut book = self.lock();
+        book.ended = true;
+        book.waiting.clear();
+        drop(book);
+        self.changed.notify_all();
     }
 
     /// Ends registering behind the piece that is under way, waited for at most so long, and joins the thread.
@@ -329,6 +346,7 @@ impl Registrar {
         if book.busy {
             book.abandoned = true;
         } else {
+            self.changed.notify_all();
             rest.extend(book.under_way.take().map(|under_way| RegisteredSegment { whole: false, ..under_way.registered() }));
         }
         Ended { rest, quiet: !book.busy }

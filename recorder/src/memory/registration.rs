@@ -1,8 +1,9 @@
 //! Which source bytes the device reads directly: whole segments of mapped files, once all of their pieces are registered, and
 //! host memory of the component, where it lies.
 
+use super::budget::PinnedRange;
 use super::{HostBudget, Window};
-use crate::driver::{Driver, DriverResult, HostAccess, HostBytes, RegistrationId};
+use crate::driver::{Driver, DriverResult, HostBytes, RegistrationId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub struct Registrations {
     whole: BTreeMap<Window, RegisteredSegment>,
     torn: Vec<RegisteredSegment>,
     /// Host memory of the component.
-    pinned: Vec<(RegistrationId, u64)>,
+    pinned: Vec<PinnedRange>,
 }
 
 impl Registrations {
@@ -66,14 +67,8 @@ impl Registrations {
     /// A refusal is no error: the rest is copied as it is.
     pub fn pin(&mut self, stretches: impl IntoIterator<Item = HostBytes>, limit_bytes: u64) {
         for bytes in stretches {
-            if self.budget.enter_registered(bytes.bytes(), limit_bytes).is_err() {
-                return;
-            }
-            let Ok(id) = self.driver.host_register(&bytes, HostAccess::ReadWrite) else {
-                self.budget.leave_registered(bytes.bytes());
-                return;
-            };
-            self.pinned.push((id, bytes.bytes()));
+            let Some(range) = self.budget.pin(&self.driver, &bytes, limit_bytes) else { return };
+            self.pinned.push(range);
         }
     }
 
@@ -87,9 +82,8 @@ impl Registrations {
     /// # Errors
     /// The first driver error; what could not be ended stays counted.
     pub fn release(&mut self) -> DriverResult<()> {
-        while let Some((id, bytes)) = self.pinned.last().copied() {
-            self.driver.host_unregister(id)?;
-            self.budget.leave_registered(bytes);
+        while let Some(range) = self.pinned.last().copied() {
+            self.budget.unpin(range)?;
             self.pinned.pop();
         }
         while let Some(mut segment) = self.torn.pop() {

@@ -198,7 +198,9 @@ fn sources(inner: &Inner, levels: &Levels) -> Sources {
     let mapped = kind == SourceKind::Mapped;
     let file_bytes = counters.file_upload_bytes.get();
     let memory_bytes = counters.upload_bytes.get() - file_bytes;
-    let through_ring = inner.supply.as_ref().map_or(0, |supply| lock_supply(supply).book().read_bytes.get());
+    // Where some bytes pass through the ring, the others are counted where they are queued.
+    let direct = |supply: &std::sync::Mutex<crate::transfer::Supply>| lock_supply(supply).book().mapped_bytes.get();
+    let mapped_bytes = inner.supply.as_ref().map_or(counters.file_enqueue_bytes.get(), direct);
     let cpu_dma = if kind == SourceKind::Cpu { counters.upload_bytes.get() } else { memory_bytes };
     let registrar = inner.registrar.as_deref();
     let cpu_source = kind == SourceKind::Cpu || inner.bindings.memory > 0;
@@ -215,7 +217,7 @@ fn sources(inner: &Inner, levels: &Levels) -> Sources {
         fast_mapped_source_registration_refusals: registrar.map(|registrar| u64::from(registrar.levels().refused)),
         fast_mapped_source_registration_seconds: registrar.and_then(|registrar| seconds(registrar.scope())),
         fast_mapped_source_registration_calls: registrar.and_then(|registrar| calls(registrar.scope())),
-        fast_mapped_source_dma_bytes: mapped.then(|| file_bytes.saturating_sub(through_ring)),
+        fast_mapped_source_dma_bytes: mapped.then_some(mapped_bytes),
     }
 }
 

@@ -196,7 +196,7 @@ pub(super) fn map_memory(
 
 /// Whether units come and go in the arena.
 pub(super) fn is_paged(placement: &Placement) -> bool {
-    placement.stream == StreamPlan::Arena && placement.resident.contains(&false)
+    placement.stream == StreamPlan::Arena
 }
 
 /// How stream memory is used: slots are few and known, a ring and the arena take what fits.

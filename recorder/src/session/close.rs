@@ -35,14 +35,19 @@ impl Offload {
         let start = Instant::now();
         let (mut report, before, works) = inner.begin_close()?;
         // Without the lock: snapshots, collections and guards of other threads do not wait for this.
-        if !inner.end_registering(deadline) {
+        inner.registrar.iter().for_each(|registrar| registrar.stop());
+        let drained = inner.drain(start, deadline, &works);
+        if !inner.end_registering(deadline.saturating_sub(start.elapsed())) {
             report.errors.push(format!("a registration is still under way after {:.3} s", start.elapsed().as_secs_f64()));
         }
-        let drained = inner.drain(start, deadline, &works);
         let mut state = inner.lock();
+        for event in works {
+            report.errors.extend(state.events.end_wait(event).err().map(|error| error.to_string()));
+        }
         let proven = drained.and_then(|drained| {
             state.reap(&*inner.driver, true).map(|_| drained && state.tickets.live() == 0 && state.running.is_empty())
         });
+        report.errors.extend(state.deferred.take().map(|error| error.to_string()));
         if !matches!(proven, Ok(true)) {
             inner.supply.iter().for_each(|supply| lock(supply).stop());
         }
@@ -73,7 +78,7 @@ impl Inner {
             return Err(Error::Closed { what: "the session" });
         }
         let held = state.accounts.iter().map(|account| account.pins).sum::<u64>();
-        let guards = held.saturating_sub(state.running.len() as u64);
+        let guards = held.saturating_sub(state.running.len() as u64 + state.waiting);
         if guards > 0 && state.poisoned.is_none() {
             return Err(Error::refused("guards_in_hand", "units in hand while closing", guards, 0, "guards"));
         }
@@ -86,7 +91,9 @@ impl Inner {
         report.errors.extend(state.deferred.take().map(|error| error.to_string()));
         self.report_job_failures(&mut report);
         let before = weight_bytes(&state) + self.book.lost_bytes.get();
-        Ok((report, before, state.running.iter().map(|running| running.event).collect()))
+        let works: Vec<EventId> = state.running.iter().map(|running| running.event).collect();
+        works.iter().for_each(|event| state.events.begin_wait(*event));
+        Ok((report, before, works))
     }
 
     fn report_job_failures(&self, report: &mut CloseReport) {

@@ -36,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) copies: Counter,
     pub(crate) dma_enqueue: HostScope,
     pub(crate) enqueue_bytes: Counter,
+    /// Of them, those of files.
+    pub(crate) file_enqueue_bytes: Counter,
     pub(crate) upload_stream: UploadStream,
     pub(crate) transport_total: HostScope,
     pub(crate) transport_prepare: HostScope,

@@ -60,6 +60,13 @@ impl State {
         Ok(())
     }
 
+    /// The same; a failure to give memory back is raised by the next call, since nothing is wrong with the proof.
+    pub(super) fn let_go_or_defer(&mut self, hold: &ArenaHold) {
+        if let Err(error) = self.let_go_hold(hold) {
+            self.deferred.get_or_insert(error);
+        }
+    }
+
     /// The oldest work or upload whose end would let some memory go.
     fn oldest_in_flight(&self) -> Option<EventId> {
         self.running.front().map(|running| running.event).or_else(|| self.tickets.oldest())
@@ -76,8 +83,14 @@ impl Inner {
     /// Takes a unit that comes and goes in the arena into hand.
     pub(super) fn take_paged(&self, state: &mut State, part: usize) -> Result<Taken> {
         let plan = self.part(part)?;
-        if state.order.foresee(part, 0) == Arrival::Mismatch {
-            self.cancel_paged(state, Some(part), true)?;
+        if state.order.foresee(part, 0) == Arrival::Mismatch
+            && let Err(error) = self.cancel_paged(state, Some(part), true)
+        {
+            // The part itself was counted as asked for.
+            if state.paged_ahead.remove(&part) {
+                state.arena.let_go(&plan.range());
+            }
+            return Err(error);
         }
         let hold = match self.bring_in(state, Asked { part, plan })? {
             Ok(hold) => hold,

@@ -80,8 +80,8 @@ impl Inner {
             if let Some(key) = held.key {
                 state.stream.unguard(key);
             }
-            if let Some(Err(error)) = held.hold.as_ref().map(|hold| state.let_go_hold(hold)) {
-                state.deferred.get_or_insert(error);
+            if let Some(hold) = &held.hold {
+                state.let_go_or_defer(hold);
             }
         }
     }

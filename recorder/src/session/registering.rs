@@ -83,7 +83,6 @@ pub(super) fn register_mapped(
     let streamed = streamed_windows(parts, REGISTRATION_SEGMENT_BYTES);
     let beside = source.timing.is_beside_passes();
     let windows = match under_ceiling(config, &streamed) {
-        _ if !driver.facts().read_only_registration => Vec::new(),
         Some(chosen) if beside => chosen.into_iter().rev().collect(),
         Some(chosen) => chosen,
         None if beside => streamed.into_iter().rev().collect(),
@@ -93,6 +92,9 @@ pub(super) fn register_mapped(
     let books = (Arc::clone(budget), config.host.process_limit_bytes);
     let piece_bytes = if beside { REGISTRATION_PIECE_BYTES } else { REGISTRATION_SEGMENT_BYTES };
     let registrar = Registrar::new(Arc::clone(driver), Arc::clone(&config.clock), books, segments, piece_bytes);
+    if !driver.facts().read_only_registration {
+        registrar.decline("the device reads no memory that is mapped read-only");
+    }
     if !beside {
         while registrar.step() {}
         registrar.take().into_iter().for_each(|segment| registrations.adopt(segment));
@@ -166,12 +168,14 @@ impl Offload {
     }
 
     /// Registers the next piece of a mapped source; whether more is left. For hosts that set
-    /// [`RegistrationTiming::ByHost`]: until a segment is registered, its bytes pass through the ring.
+    /// [`RegistrationTiming::ByHost`], and nothing otherwise: until a segment is registered, its bytes pass through the ring. No
+    /// pass is timed while some are left.
     ///
     /// # Cost
     /// One registration of at most 16 MiB, outside the session's lock; reads from the file what the page cache lacks.
     pub fn register_next(&self) -> bool {
-        self.inner.registrar.as_ref().is_some_and(|registrar| registrar.step())
+        let registrar = self.inner.registrar.as_ref().filter(|_| self.inner.timing == RegistrationTiming::ByHost);
+        registrar.is_some_and(|registrar| registrar.step())
     }
 
     /// Blocks until nothing is left to register in the background, at most for the given time; whether nothing is. Starts it

@@ -62,9 +62,10 @@ impl Asked<'_> {
             let (code, got, limit) = ("weight_ceiling_below_unit", self.ceiling_bytes, largest.saturating_mul(page));
             return Some(Err(Refusal { code, what, got, limit, unit: "bytes" }));
         }
-        let resident = vec![all_stay; sizes.len()];
+        let resident = vec![false; sizes.len()];
         Some(Ok(Placement {
-            streamed_bytes: streamed_bytes(&sizes, &resident),
+            // As far as the ceiling decides; a device without memory can make units come and go all the same.
+            streamed_bytes: if all_stay { 0 } else { streamed_bytes(&sizes, &resident) },
             parts: whole_units(&sizes),
             layout,
             resident,

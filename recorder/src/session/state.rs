@@ -144,6 +144,8 @@ pub(crate) struct State {
     pub(crate) lifetime: Option<LifetimeBuffer>,
     /// What uploads in flight hold, by their event.
     pub(crate) upload_holds: BTreeMap<EventId, ArenaHold>,
+    /// Units whose host waits for memory in use, without the lock.
+    pub(crate) waiting: u64,
     /// Parts brought into the arena ahead of their consumer.
     pub(crate) paged_ahead: BTreeSet<usize>,
     /// One for each part.
@@ -277,6 +279,7 @@ impl State {
             lifetime,
             temporaries,
             upload_holds: BTreeMap::new(),
+            waiting: 0,
             paged_ahead: BTreeSet::new(),
             residence: (0..parts).map(|_| Residence::default()).collect(),
             accounts: (0..units).map(|_| UnitAccount::default()).collect(),
@@ -344,21 +347,17 @@ impl State {
             account.pins = account.pins.saturating_sub(1);
         }
         let given = self.events.give(running.event);
-        let mut first = given.map_err(Error::from);
-        for hold in &running.holds {
-            first = first.and(self.let_go_hold(hold));
-        }
-        first
+        running.holds.iter().for_each(|hold| self.let_go_or_defer(hold));
+        Ok(given?)
     }
 
     fn reap_tickets(&mut self, driver: &dyn Driver, every: bool) -> Result<u64> {
         let stream = &self.stream;
         let is_ahead = |owner: usize| stream.find(owner).is_some_and(|(_, holding)| holding.ahead);
         let (retired, outcome) = self.tickets.reap(driver, &mut self.events, |ticket| every || !is_ahead(ticket.owner));
-        let mut let_go = outcome.map_err(Error::from);
         for ticket in &retired {
             if let Some(hold) = self.upload_holds.remove(&ticket.event) {
-                let_go = let_go.and(self.let_go_hold(&hold));
+                self.let_go_or_defer(&hold);
             }
             if let Some(residence) = self.residence.get_mut(ticket.owner)
                 && residence.upload.as_ref().is_some_and(|upload| upload.event == ticket.event)
@@ -366,7 +365,7 @@ impl State {
                 residence.upload = None;
             }
         }
-        let_go?;
+        outcome?;
         Ok(retired.len() as u64)
     }
 }

@@ -6,10 +6,9 @@ use super::place::HeldPart;
 use super::state::{Inner, Offload, State, TensorPlace, UnitId};
 use crate::driver::{DeviceAddress, View};
 use crate::error::{Error, Result};
-use crate::limits::MAX_WAIT_SECONDS;
+use crate::limits::CAPACITY_WAIT_SLICE;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// A pinned unit. Its views stay valid until they are released or the guard ends; what was launched with them holds
 /// them on until it has run.
@@ -162,17 +161,22 @@ impl Inner {
                 Taken::Busy(event) => event,
             };
             self.counters.capacity_event_waits.add(1);
-            state.events.begin_wait();
-            drop(state);
-            let passed = self.driver.event_wait(event, Duration::from_secs(MAX_WAIT_SECONDS));
-            state = self.lock();
-            state.events.end_wait()?;
-            if !passed? {
-                let what = "seconds that memory in use was waited for";
-                return Err(Error::refused("capacity_wait", what, MAX_WAIT_SECONDS, MAX_WAIT_SECONDS, "seconds"));
-            }
+            state.events.begin_wait(event);
+            state.waiting += 1;
+            // A session that is closed or fails meanwhile ends the wait.
+            let passed = loop {
+                drop(state);
+                let passed = self.driver.event_wait(event, CAPACITY_WAIT_SLICE);
+                state = self.lock();
+                if !matches!(passed, Ok(false)) || state.closed || state.poisoned.is_some() {
+                    break passed;
+                }
+            };
+            state.waiting -= 1;
+            state.events.end_wait(event)?;
             drop(state);
             state = self.open()?;
+            passed?;
             state.reap(&*self.driver, false)?;
         }
     }

@@ -65,6 +65,7 @@ impl Inner {
         let (batch, copies) = uploaded?;
         self.counters.copies.add(copies);
         self.counters.enqueue_bytes.add(batch.bytes());
+        self.counters.file_enqueue_bytes.add(if batch.file_tensors() > 0 { batch.bytes() } else { 0 });
         if matches!(to, Destination::Temporary(..)) {
             return Ok(());
         }
@@ -227,7 +228,12 @@ impl Inner {
 
     /// Sets the event behind what was queued: it proves when the place is quiet again. The number of copies.
     fn prove(&self, state: &mut State, part: usize, to: &Destination, event: EventId, progress: Progress) -> Result<u64> {
+        let is_held = to.hold().is_some();
         if let Progress { copies: 0, outcome: Err(error), .. } = progress {
+            if is_held {
+                // Memory that comes and goes is proven quiet all the same: a call that failed may have queued a part.
+                return self.prove(state, part, to, event, Progress { stages: 1, copies: 1, outcome: Err(error) });
+            }
             // Nothing was queued: nothing to prove.
             state.events.give(event)?;
             return Err(error);
@@ -268,7 +274,8 @@ impl Inner {
                 }
                 progress.stages = index + 1;
             }
-            let begun = self.begin_span(state, self.upload);
+            // Filling staging slots lies between the copies: such a span tells nothing of the link.
+            let begun = if matches!(carrier, Carrier::Staged(_)) { None } else { self.begin_span(state, self.upload) };
             let copy = || stage.submit(&*self.driver, place, self.upload, carrier);
             let submitted = window(&self.marks, SampleKind::UploadBatchWindow, unit, Some(stage.bytes()), self.upload, copy);
             self.end_copy(state, begun, stage.bytes());

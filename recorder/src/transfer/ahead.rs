@@ -82,6 +82,11 @@ impl Ahead {
         self.queued.push_back(needs);
     }
 
+    /// What is expected is told anew.
+    pub(super) fn expect_anew(&mut self) {
+        self.lacking.clear();
+    }
+
     /// Notes that there was no room for a part.
     pub(super) fn lack(&mut self, part: usize) {
         self.lacking.insert(part);

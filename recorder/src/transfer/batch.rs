@@ -26,9 +26,13 @@ impl Carrier<'_> {
             (Origin::Streamed(extent), Carrier::Supply(supply)) => supply.supply(*extent, to),
             (Origin::Streamed(extent), Carrier::Staged(staged)) => staged.send_file(*extent, to),
             (Origin::Held(bytes), Carrier::Staged(staged)) => staged.send_held(bytes, to),
-            (Origin::Held(bytes), Carrier::Direct | Carrier::Supply(_)) => {
+            (Origin::Held(bytes), carrier @ (Carrier::Direct | Carrier::Supply(_))) => {
                 let copied = driver.copy_to_device(to, bytes.clone(), stream);
-                copied.map(|()| 1).map_err(|error| Stopped { queued: 0, error: error.into() })
+                copied.map_err(|error| Stopped { queued: 0, error: error.into() })?;
+                if let Carrier::Supply(supply) = carrier {
+                    supply.book().mapped_bytes.add(bytes.bytes());
+                }
+                Ok(1)
             }
             (Origin::Streamed(_), Carrier::Direct) => {
                 let error = Error::invalid("source bytes", "nobody reads them");

@@ -17,6 +17,8 @@ pub struct SupplyBook {
     pub discarded_chunks: Counter,
     /// Bytes of direct copies.
     pub dma_bytes: Counter,
+    /// Bytes of copies straight out of mapped files.
+    pub mapped_bytes: Counter,
     /// Bytes that were held, but not registered, and went through the ring.
     pub ring_fallback_bytes: Counter,
     /// Bytes that were not held and went through the ring.

@@ -2,6 +2,7 @@
 
 use crate::driver::{Driver, DriverResult, EventId};
 use crate::limits::MAX_IDLE_EVENTS;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the pool holds and has done.
@@ -22,9 +23,8 @@ pub struct EventLevels {
 pub struct EventPool {
     driver: Arc<dyn Driver>,
     idle: Vec<EventId>,
-    /// Given back while somebody waited for an event without owning it.
-    parked: Vec<EventId>,
-    waiters: u64,
+    /// Events that somebody waits for without owning them: how many do, and whether it was given back meanwhile.
+    awaited: BTreeMap<EventId, (u64, bool)>,
     created: u64,
     reused: u64,
     owned: u64,
@@ -33,7 +33,7 @@ pub struct EventPool {
 impl EventPool {
     /// An empty pool.
     pub fn new(driver: Arc<dyn Driver>) -> EventPool {
-        EventPool { driver, idle: Vec::new(), parked: Vec::new(), waiters: 0, created: 0, reused: 0, owned: 0 }
+        EventPool { driver, idle: Vec::new(), awaited: BTreeMap::new(), created: 0, reused: 0, owned: 0 }
     }
 
     /// An idle event, or a new one.
@@ -62,8 +62,8 @@ impl EventPool {
     /// The driver's, when the pool is full and the event is destroyed instead.
     pub fn give(&mut self, event: EventId) -> DriverResult<()> {
         self.owned = self.owned.saturating_sub(1);
-        if self.waiters > 0 {
-            self.parked.push(event);
+        if let Some((_, given)) = self.awaited.get_mut(&event) {
+            *given = true;
             return Ok(());
         }
         self.keep(event)
@@ -77,26 +77,28 @@ impl EventPool {
         self.driver.event_destroy(event)
     }
 
-    /// Somebody begins to wait for an event of the pool without owning it: until the wait ends, no event that is given back
-    /// is used again or destroyed.
-    pub fn begin_wait(&mut self) {
-        self.waiters += 1;
+    /// Somebody begins to wait for an event without owning it: until the wait ends it is neither used again nor destroyed.
+    pub fn begin_wait(&mut self, event: EventId) {
+        self.awaited.entry(event).or_default().0 += 1;
     }
 
-    /// A wait has ended.
+    /// A wait for an event has ended.
     ///
     /// # Errors
-    /// The driver's, when the pool is full and events are destroyed instead.
-    pub fn end_wait(&mut self) -> DriverResult<()> {
-        self.waiters = self.waiters.saturating_sub(1);
-        if self.waiters > 0 {
+    /// The driver's, when the pool is full and the event is destroyed instead.
+    pub fn end_wait(&mut self, event: EventId) -> DriverResult<()> {
+        let Some((waits, given)) = self.awaited.get_mut(&event) else { return Ok(()) };
+        *waits = waits.saturating_sub(1);
+        if *waits > 0 {
             return Ok(());
         }
-        let mut first = Ok(());
-        for event in std::mem::take(&mut self.parked) {
-            first = first.and(self.keep(event));
-        }
-        first
+        let given = *given;
+        self.awaited.remove(&event);
+        if given { self.keep(event) } else { Ok(()) }
+    }
+
+    fn parked(&self) -> impl Iterator<Item = EventId> {
+        self.awaited.iter().filter(|(_, (_, given))| *given).map(|(event, _)| *event)
     }
 
     /// Levels and counters.
@@ -104,7 +106,7 @@ impl EventPool {
         EventLevels {
             created: self.created,
             reused: self.reused,
-            idle: (self.idle.len() + self.parked.len()) as u64,
+            idle: (self.idle.len() + self.parked().count()) as u64,
             owned: self.owned,
         }
     }
@@ -115,7 +117,9 @@ impl EventPool {
     /// The first driver error; the rest is destroyed all the same.
     pub fn close(&mut self) -> DriverResult<()> {
         let mut first = Ok(());
-        for event in self.idle.drain(..).chain(self.parked.drain(..)) {
+        let parked: Vec<EventId> = self.parked().collect();
+        self.awaited.clear();
+        for event in self.idle.drain(..).chain(parked) {
             let destroyed = self.driver.event_destroy(event);
             first = first.and(destroyed);
         }

@@ -201,9 +201,9 @@ impl Supply {
             let at = to.offset(piece.offset - extent.offset);
             let sent = match self.way(piece) {
                 Ok(Way::Direct(window, begun)) => {
-                    let copied = self.direct(piece, window, at);
+                    let copied = self.direct(piece, window, at, &mut queued);
                     self.book.copy.add(&*self.clock, begun);
-                    copied.map(|()| queued += 1)
+                    copied
                 }
                 Ok(Way::Ring) => self.in_ring(|supply| supply.through_ring(piece, at, &mut queued)),
                 Err(error) => Err(error),
@@ -252,7 +252,7 @@ impl Supply {
     }
 
     /// Queues one copy straight out of a registered segment.
-    fn direct(&mut self, piece: Extent, window: Window, to: DeviceAddress) -> Result<()> {
+    fn direct(&mut self, piece: Extent, window: Window, to: DeviceAddress, queued: &mut u64) -> Result<()> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let (clock, book, driver) = (&*self.clock, &self.book, &*self.driver);
         let (stream, bytes) = (self.stream, piece.bytes);
@@ -263,6 +263,7 @@ impl Supply {
             store.events.give(event)?;
             return Err(error.into());
         }
+        *queued += 1;
         book.dma_bytes.add(bytes);
         store.retained.hold(window);
         // Where the record fails the hold stays: nobody can prove that the copy has ended.

@@ -179,12 +179,13 @@ fn measure(
 impl Setting<'_> {
     pub(super) fn shown(&self, ceiling: u64, managed: u64, offload: &Offload, repeat: serde_json::Value) -> serde_json::Value {
         let args = self.args;
-        let streamed = matches!(args.source, BenchSource::Ring | BenchSource::Retained | BenchSource::Staged);
+        let beside = offload.registration().timing == Some(RegistrationTiming::Background);
+        let streamed = beside || matches!(args.source, BenchSource::Ring | BenchSource::Retained | BenchSource::Staged);
         // Beside retained storage no file is read into the ring ahead of its upload.
         let reads_ahead = match args.source {
             BenchSource::Ring => Some("on"),
             BenchSource::Retained => Some("suspended"),
-            BenchSource::Mapped if args.host.registered_gib.is_some() => Some("on"),
+            BenchSource::Mapped if beside || args.host.registered_gib.is_some() => Some("on"),
             BenchSource::Mapped | BenchSource::Cpu | BenchSource::Staged => None,
         };
         serde_json::json!({

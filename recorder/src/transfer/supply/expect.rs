@@ -61,6 +61,7 @@ impl Supply {
     pub fn expect<'a>(&mut self, parts: impl Iterator<Item = (usize, &'a PartBatch)>) -> Result<()> {
         // From the first part on that cannot be queued, others can only be prepared for.
         let (mut full, mut suspended) = (false, false);
+        self.ahead.expect_anew();
         for (index, (part, batch)) in parts.enumerate() {
             match self.ahead.at(index) {
                 Some(queued) if queued == part => continue,
