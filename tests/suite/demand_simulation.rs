@@ -4,15 +4,12 @@
 //! A failing seed is printed; `DDO_SEED=N` replays it alone, `DDO_SEEDS=COUNT` runs that many.
 
 use crate::support::ledger::Ledger;
+use crate::support::lives::{self, driver, each_seed};
 use crate::support::mosaic::Mosaic;
-use ddo_recorder::driver::{Driver, HostMode, Priority};
+use ddo_recorder::driver::{Driver, Priority};
 use ddo_recorder::plan::{Pages, Shortage, Supply};
-use ddo_recorder::{
-    Ceiling, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode, SnapshotOptions, UnitGuard,
-    enable_offload,
-};
+use ddo_recorder::{Ceiling, LaunchScope, Offload, OffloadConfig, ResidencyMode, SnapshotOptions, UnitGuard, enable_offload};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,17 +29,6 @@ fn layout(mosaic: &Mosaic) -> Vec<Range<u64>> {
 
 fn pages_of(range: &Range<u64>) -> Range<usize> {
     (range.start / PAGE) as usize..range.end.div_ceil(PAGE) as usize
-}
-
-fn driver(seed: u64, rng: &mut fastrand::Rng) -> Arc<HostDriver> {
-    let options = HostOptions {
-        mode: HostMode::Interleaved { seed },
-        page_bytes: PAGE,
-        link_bytes_per_second: Some(1 << rng.u32(20..34)),
-        link_latency: Duration::from_nanos(rng.u64(0..5000)),
-        ..HostOptions::default()
-    };
-    HostDriver::new(options).expect("a host driver")
 }
 
 struct Life {
@@ -143,34 +129,12 @@ fn life(seed: u64) {
     let temporary = vmm.admission.fast_temporary_bytes.expect("count");
     assert_eq!(vmm.uploads.fast_upload_bytes.expect("count") + temporary, seen.copied_bytes);
     assert_eq!(vmm.arena.fast_resident_bytes, Some(seen.mapped_bytes), "what is mapped is what is told");
-    life.audit();
-    let closed = life.offload.close(Duration::from_secs(1)).expect("closes");
-    assert_eq!((closed.quarantined_bytes, closed.errors.len()), (0, 0), "{closed:?}");
-    if let Some(second) = second {
-        ledger.stream_destroy(second).expect("destroyed");
-    }
-    ledger.seen().assert_balanced();
-}
-
-fn seeds(usual: u64) -> Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("DDO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DDO_SEEDS").unwrap_or(usual),
-    }
-}
-
-fn each(seeds: Range<u64>, work: fn(u64)) {
-    for seed in seeds {
-        if catch_unwind(AssertUnwindSafe(|| work(seed))).is_err() {
-            panic!("seed {seed} failed; replay it with DDO_SEED={seed}");
-        }
-    }
+    lives::end(&life.offload, &ledger, second);
 }
 
 #[test]
 fn five_thousand_lives_on_demand_give_the_same_bits_and_balanced_books() {
-    each(seeds(5_000), life);
+    each_seed(5_000, life);
 }
 
 /// What a page is in the simplest model.
@@ -286,7 +250,7 @@ fn pages_life(seed: u64) {
 
 #[test]
 fn pages_agree_with_the_simplest_model() {
-    each(seeds(2_000), pages_life);
+    each_seed(2_000, pages_life);
 }
 
 /// Without look-ahead, and with a host that waits for each unit, what is uploaded follows from the pages alone.
@@ -344,5 +308,5 @@ fn counted_life(seed: u64) {
 
 #[test]
 fn uploads_hits_and_evictions_follow_from_the_least_recently_used_pages() {
-    each(seeds(2_000), counted_life);
+    each_seed(2_000, counted_life);
 }

@@ -4,28 +4,17 @@
 //! A failing seed is printed; `DDO_SEED=N` replays it alone, `DDO_SEEDS=COUNT` runs that many.
 
 use crate::support::ledger::Ledger;
+use crate::support::lives::{self, driver, each_seed, first_to_fail};
 use crate::support::mosaic::Mosaic;
 use crate::support::tiny::{Skip, SkipWaits};
 use ddo_recorder::driver::{Driver, HostMode, Priority};
 use ddo_recorder::{
     Ceiling, HostDriver, HostOptions, LaunchScope, Offload, OffloadConfig, ResidencyMode, SnapshotOptions, enable_offload,
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
-
-fn driver(seed: u64, rng: &mut fastrand::Rng) -> Arc<HostDriver> {
-    let options = HostOptions {
-        mode: HostMode::Interleaved { seed },
-        page_bytes: PAGE,
-        link_bytes_per_second: Some(1 << rng.u32(20..34)),
-        link_latency: Duration::from_nanos(rng.u64(0..5000)),
-        ..HostOptions::default()
-    };
-    HostDriver::new(options).expect("a host driver")
-}
 
 /// The least ceiling that holds what a launch reads.
 fn least_ceiling(mosaic: &Mosaic, scope: LaunchScope, part_bytes: u64) -> u64 {
@@ -146,45 +135,19 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
     let vmm = life.offload.metrics_snapshot(options).expect("a report").runtime.vmm.expect("attached");
     assert_eq!((vmm.tickets.fast_transfer_live_tickets, vmm.arena.fast_pinned_units), (Some(0), Some(0)));
     assert_eq!(vmm.uploads.fast_upload_bytes, Some(ledger.seen().copied_bytes), "every copied byte is counted");
-    life.audit();
-    let closed = life.offload.close(Duration::from_secs(1)).expect("closes");
-    assert_eq!((closed.quarantined_bytes, closed.errors.len()), (0, 0), "{closed:?}");
-    if let Some(second) = second {
-        ledger.stream_destroy(second).expect("destroyed");
-    }
-    ledger.seen().assert_balanced();
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("DDO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DDO_SEEDS").unwrap_or(5_000),
-    }
+    lives::end(&life.offload, &ledger, second);
 }
 
 #[test]
 fn five_thousand_lives_in_parts_give_the_same_bits_and_balanced_books() {
-    for seed in seeds() {
-        if catch_unwind(AssertUnwindSafe(|| life(seed, |host| host))).is_err() {
-            panic!("seed {seed} failed; replay it with DDO_SEED={seed}");
-        }
-    }
+    each_seed(5_000, |seed| life(seed, |host| host));
 }
 
 #[test]
 fn every_wait_around_the_ring_is_needed_and_its_absence_is_noticed() {
     let all = [Skip::ComputeForUpload, Skip::UploadForConsumer, Skip::UploadForFurtherConsumers, Skip::UploadBetweenCopies];
-    let quiet = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let found = all.map(|skipped| {
-        (0..10_000).find(|seed| {
-            let wrap = |host: Arc<HostDriver>| -> Arc<dyn Driver> { SkipWaits::new(host, skipped) };
-            catch_unwind(AssertUnwindSafe(|| life(*seed, wrap))).is_err()
-        })
-    });
-    std::panic::set_hook(quiet);
-    for (skipped, found) in all.iter().zip(found) {
+    for skipped in all {
+        let found = first_to_fail(|seed| life(seed, |host| -> Arc<dyn Driver> { SkipWaits::new(host, skipped) }));
         assert!(found.is_some(), "no seed below 10,000 notices that {skipped:?} is gone");
     }
 }

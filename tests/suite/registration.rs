@@ -4,6 +4,7 @@
 //! A failing seed is printed; `DDO_SEED=N` replays it alone, `DDO_SEEDS=COUNT` runs that many.
 
 use crate::support::ledger::Ledger;
+use crate::support::lives::each_seed;
 use crate::support::mosaic::Mosaic;
 use crate::support::tiny::component_of;
 use crate::support::{Scratch, scratch};
@@ -15,7 +16,6 @@ use ddo_recorder::{
 };
 use ddo_schemas::sections::Vmm;
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -402,17 +402,10 @@ fn life(seed: u64, folder: &Path) {
 
 #[test]
 fn three_hundred_lives_of_registering_beside_passes_give_the_same_bits() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("DDO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DDO_SEEDS").unwrap_or(300),
-    };
-    for seed in seeds {
+    each_seed(300, |seed| {
         let folder = scratch("registration-life");
-        if catch_unwind(AssertUnwindSafe(|| life(seed, folder.path()))).is_err() {
-            panic!("seed {seed} failed; replay it with DDO_SEED={seed}");
-        }
-    }
+        life(seed, folder.path());
+    });
 }
 
 #[test]

@@ -3,25 +3,14 @@
 //! A failing seed is printed; `DDO_SEED=N` replays it alone, `DDO_SEEDS=COUNT` runs that many.
 
 use crate::support::ledger::Ledger;
+use crate::support::lives::{self, driver, each_seed, first_to_fail};
 use crate::support::tiny;
 use ddo_recorder::driver::{Driver, HostMode, Priority};
 use ddo_recorder::{Ceiling, HostDriver, HostOptions, OffloadConfig, ResidencyMode, SnapshotOptions, enable_offload};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
-
-fn driver(seed: u64, rng: &mut fastrand::Rng) -> Arc<HostDriver> {
-    let options = HostOptions {
-        mode: HostMode::Interleaved { seed },
-        page_bytes: PAGE,
-        link_bytes_per_second: Some(1 << rng.u32(20..34)),
-        link_latency: Duration::from_nanos(rng.u64(0..5000)),
-        ..HostOptions::default()
-    };
-    HostDriver::new(options).expect("a host driver")
-}
 
 /// One random life of a component; panics when anything is wrong.
 fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
@@ -79,42 +68,17 @@ fn life(seed: u64, wrap: impl FnOnce(Arc<HostDriver>) -> Arc<dyn Driver>) {
         .expect("a report");
     let vmm = report.runtime.vmm.expect("attached");
     assert_eq!((vmm.tickets.fast_transfer_live_tickets, vmm.arena.fast_pinned_units), (Some(0), Some(0)));
-    audit();
-    let closed = offload.close(Duration::from_secs(1)).expect("closes");
-    assert_eq!((closed.quarantined_bytes, closed.errors.len()), (0, 0), "{closed:?}");
-    if let Some(second) = second {
-        ledger.stream_destroy(second).expect("destroyed");
-    }
-    ledger.seen().assert_balanced();
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("DDO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DDO_SEEDS").unwrap_or(10_000),
-    }
+    lives::end(&offload, &ledger, second);
 }
 
 #[test]
 fn ten_thousand_lives_give_the_same_bits_and_balanced_books() {
-    for seed in seeds() {
-        if catch_unwind(AssertUnwindSafe(|| life(seed, |host| host))).is_err() {
-            panic!("seed {seed} failed; replay it with DDO_SEED={seed}");
-        }
-    }
+    each_seed(10_000, |seed| life(seed, |host| host));
 }
 
 /// Finds the first seed that notices a missing wait.
 fn first_to_notice(skipped: tiny::Skip) -> Option<u64> {
-    let quiet = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let found = (0..10_000).find(|seed| {
-        let wrap = |host: Arc<HostDriver>| -> Arc<dyn Driver> { tiny::SkipWaits::new(host, skipped) };
-        catch_unwind(AssertUnwindSafe(|| life(*seed, wrap))).is_err()
-    });
-    std::panic::set_hook(quiet);
-    found
+    first_to_fail(|seed| life(seed, |host| -> Arc<dyn Driver> { tiny::SkipWaits::new(host, skipped) }))
 }
 
 #[test]

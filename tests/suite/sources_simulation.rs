@@ -4,6 +4,7 @@
 //! A failing seed is printed; `DDO_SEED=N` replays it alone, `DDO_SEEDS=COUNT` runs that many.
 
 use crate::support::ledger::Ledger;
+use crate::support::lives::{self, each_seed};
 use crate::support::mosaic::Mosaic;
 use crate::support::scratch;
 use crate::support::tiny::component_of;
@@ -13,7 +14,6 @@ use ddo_recorder::{
     Ceiling, HostBudget, HostDriver, HostMemorySettings, HostOptions, LaunchScope, Offload, OffloadConfig, RegistrationPolicy,
     ResidencyMode, SnapshotOptions, SourceChoice, enable_offload,
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -165,24 +165,12 @@ fn life(seed: u64, folder: &Path) {
         assert_eq!(read, Some(moved));
         assert_eq!((cache.fast_source_cache_hits, ledger.seen().peak_registered_bytes), (None, host.staging_bytes));
     }
-    assert_eq!(life.offload.audit(), Vec::<String>::new(), "conservation");
-    let closed = life.offload.close(Duration::from_secs(1)).expect("closes");
-    assert_eq!((closed.quarantined_bytes, closed.errors.len()), (0, 0), "{closed:?}");
-    ledger.seen().assert_balanced();
+    lives::end(&life.offload, &ledger, None);
     assert_eq!(budget.totals(), ddo_recorder::memory::HostTotals::default(), "the process holds nothing any more");
 }
 
 #[test]
 fn a_thousand_lives_from_files_give_the_same_bits_and_balanced_books() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("DDO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DDO_SEEDS").unwrap_or(1_000),
-    };
     let folder = scratch("sources-simulation");
-    for seed in seeds {
-        if catch_unwind(AssertUnwindSafe(|| life(seed, folder.path()))).is_err() {
-            panic!("seed {seed} failed; replay it with DDO_SEED={seed}");
-        }
-    }
+    each_seed(1_000, |seed| life(seed, folder.path()));
 }

@@ -184,6 +184,18 @@ fn unlucky(seen: &mut Seen) {
     offload.close(Duration::from_secs(1)).expect("closes");
 }
 
+/// A pass over some units, looked at behind each of them and at its end.
+fn watched_pass(seen: &mut Seen, bench: &Bench, offload: &Offload, units: impl IntoIterator<Item = usize>) {
+    let state = Arc::new(Mutex::new(1));
+    for unit in units {
+        bench.mosaic.submit(offload, unit, &state, Duration::ZERO, LaunchScope::Parts).expect("submitted");
+        seen.note(&offload.metrics_snapshot(SnapshotOptions::default()).expect("a report"));
+    }
+    offload.mark_step().expect("a step");
+    offload.wait_idle().expect("idle");
+    seen.look(offload);
+}
+
 /// A ring with room to read ahead, residents that need no read, and a pass in another order.
 fn read_ahead(seen: &mut Seen) {
     let bench = Bench::new("values-ahead", None);
@@ -191,14 +203,7 @@ fn read_ahead(seen: &mut Seen) {
     let config = OffloadConfig { ceiling: Ceiling::Bytes(192 << 10), ..bench.config(SourceChoice::Ring, host) };
     let offload = enable_offload(component_of(&bench.path), config).expect("attached");
     for order in [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [2, 0, 3, 1], [0, 1, 2, 3]] {
-        let state = Arc::new(Mutex::new(1));
-        for unit in order {
-            bench.mosaic.submit(&offload, unit, &state, Duration::ZERO, LaunchScope::Parts).expect("submitted");
-            seen.note(&offload.metrics_snapshot(SnapshotOptions::default()).expect("a report"));
-        }
-        offload.mark_step().expect("a step");
-        offload.wait_idle().expect("idle");
-        seen.look(&offload);
+        watched_pass(seen, &bench, &offload, order);
     }
     offload.close(Duration::from_secs(1)).expect("closes");
 }
@@ -301,14 +306,7 @@ fn under_pressure(seen: &mut Seen) {
         let config = OffloadConfig { host_readings: readings, driver, ..config };
         let offload = enable_offload(component_of(&bench.path), config).expect("attached");
         for units in [0..1, 1..2, 2..4, 0..4, 0..4, 0..4] {
-            let state = Arc::new(Mutex::new(1));
-            for unit in units {
-                bench.mosaic.submit(&offload, unit, &state, Duration::ZERO, LaunchScope::Parts).expect("submitted");
-                seen.note(&offload.metrics_snapshot(SnapshotOptions::default()).expect("a report"));
-            }
-            offload.mark_step().expect("a step");
-            offload.wait_idle().expect("idle");
-            seen.look(&offload);
+            watched_pass(seen, &bench, &offload, units);
         }
         offload.close(Duration::from_secs(1)).expect("closes");
     }

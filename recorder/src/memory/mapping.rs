@@ -33,18 +33,12 @@ pub struct GiveBackError {
 /// The driver's first error.
 pub fn map_fresh(driver: &dyn Driver, address: DeviceAddress, bytes: u64, book: &MappingBook) -> DriverResult<PhysicalId> {
     let memory = driver.memory_create(bytes)?;
-    if let Err(error) = driver.memory_map(address, bytes, memory) {
-        if driver.memory_release(memory).is_err() {
+    map_moved(driver, address, bytes, memory, book).map_err(|failure| {
+        if failure.still_mapped {
             book.lost_bytes.add(bytes);
         }
-        return Err(error);
-    }
-    if let Err(error) = set_access(driver, address, bytes, book) {
-        if give_back(driver, address, bytes, memory, book).is_err_and(|failure| failure.still_mapped) {
-            book.lost_bytes.add(bytes);
-        }
-        return Err(error);
-    }
+        failure.error
+    })?;
     Ok(memory)
 }
 

@@ -335,11 +335,8 @@ impl Registrar {
 
     /// The same, without joining the thread, which ends by itself.
     pub fn abandon(&self, at_most: Duration) -> Ended {
-        let mut book = self.lock();
-        book.ended = true;
-        book.waiting.clear();
-        self.changed.notify_all();
-        let waited = self.changed.wait_timeout_while(book, at_most, |book| book.busy);
+        self.stop();
+        let waited = self.changed.wait_timeout_while(self.lock(), at_most, |book| book.busy);
         let (mut book, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let mut rest = std::mem::take(&mut book.ready);
         self.news.store(false, Ordering::Release);

@@ -52,11 +52,11 @@ impl Temporaries {
         self.levels
     }
 
-    /// Memory for so many bytes, held once.
+    /// Memory for so many bytes, held once, and its first byte.
     ///
     /// # Errors
     /// The driver's; nothing is left then, or the book knows of it.
-    pub fn admit(&mut self, bytes: u64) -> DriverResult<TemporaryId> {
+    pub fn admit(&mut self, bytes: u64) -> DriverResult<(TemporaryId, DeviceAddress)> {
         let bytes = round_up(bytes.max(1), self.page_bytes).unwrap_or(u64::MAX);
         let address = self.driver.address_reserve(bytes)?;
         let memory = map_fresh(&*self.driver, address, bytes, &self.book).inspect_err(|_| {
@@ -68,7 +68,7 @@ impl Temporaries {
         self.live.insert(id, Temporary { address, bytes, memory: Some(memory), holds: 1, quarantined: false });
         self.levels.resident_bytes += bytes;
         self.levels.peak_bytes = self.levels.peak_bytes.max(self.levels.resident_bytes);
-        Ok(id)
+        Ok((id, address))
     }
 
     /// First byte; `None` for one that is gone.

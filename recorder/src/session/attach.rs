@@ -201,9 +201,8 @@ pub(super) fn is_paged(placement: &Placement) -> bool {
 
 /// How stream memory is used: slots are few and known, a ring and the arena take what fits.
 fn stream_rules(config: &OffloadConfig, placement: &Placement, source: &SourcePlan) -> StreamRules {
-    let paged = is_paged(placement);
     let (depth, by_part) = match placement.stream {
-        StreamPlan::Arena => (if paged { MAX_AHEAD_PARTS } else { 0 }, false),
+        StreamPlan::Arena => (MAX_AHEAD_PARTS, false),
         StreamPlan::Slots { count, .. } => (count.saturating_sub(1), false),
         StreamPlan::Ring { bytes } if bytes > 0 => (MAX_AHEAD_PARTS, config.launches == LaunchScope::Parts),
         StreamPlan::Ring { .. } => (0, config.launches == LaunchScope::Parts),
@@ -212,7 +211,7 @@ fn stream_rules(config: &OffloadConfig, placement: &Placement, source: &SourcePl
     StreamRules {
         depth,
         by_part,
-        paged,
+        paged: is_paged(placement),
         fault_fallback: config.fault_fallback,
         least_stage_bytes: config.part_bytes,
         learns: config.measure && depth > 0,

@@ -176,9 +176,8 @@ impl Inner {
         if !self.rules.fault_fallback {
             return Err(Error::Refused(refusal));
         }
-        let id = state.temporaries.admit(plan.span_bytes)?;
+        let (id, place) = state.temporaries.admit(plan.span_bytes)?;
         let hold = ArenaHold::Temporary(id);
-        let Some(place) = state.temporaries.address(id) else { return Err(Error::Refused(refusal)) };
         if let Err(error) = self.upload(state, part, &Destination::Temporary(place, hold.clone())) {
             // The first failure is the one that is told; the memory stays counted until the end.
             let _ = state.let_go_hold(&hold);
@@ -196,7 +195,7 @@ impl Inner {
         for part in expected {
             let plan = self.part(part)?;
             let in_hand = state.accounts.get(plan.unit).is_some_and(|account| account.guards > 0);
-            if plan.resident || in_hand || state.paged_ahead.contains(&part) {
+            if in_hand || state.paged_ahead.contains(&part) {
                 continue;
             }
             let hold = ArenaHold::Pages(plan.range());

@@ -24,8 +24,7 @@ impl Inner {
     /// Takes parts of one unit into hand, all or none, and notes them in the order of the pass. Where units come and go in
     /// the arena, the answer may be to wait for an event first.
     pub(super) fn try_take(&self, state: &mut State, parts: Range<usize>) -> Result<Taken> {
-        let comes_and_goes = self.rules.paged && !self.part(parts.start)?.resident;
-        if comes_and_goes { self.take_paged(state, parts.start) } else { self.take_parts(state, parts).map(Taken::Held) }
+        if self.rules.paged { self.take_paged(state, parts.start) } else { self.take_parts(state, parts).map(Taken::Held) }
     }
 
     fn take_parts(&self, state: &mut State, parts: Range<usize>) -> Result<Vec<HeldPart>> {

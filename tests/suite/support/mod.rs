@@ -2,6 +2,7 @@
 
 pub(crate) mod ffi;
 pub(crate) mod ledger;
+pub(crate) mod lives;
 pub(crate) mod mosaic;
 pub(crate) mod mutate;
 pub(crate) mod rooted;
